@@ -1,0 +1,269 @@
+"""Compare matrix products of several libraries, shape by shape, within one run.
+
+    python bench/compare.py --quick
+    python bench/compare.py --shapes bench/shapes/gemm_shapes.csv --dtype float32 \\
+        --threads 1 2 --peers numpy --json out.json
+    python bench/compare.py --shapes 512x512x512 64x3072x768 --peers numpy numpy-best torch mkl onednn
+    python bench/compare.py --list
+
+Every library lives in a process of its own.  All of them stay alive for the whole run and
+take turns, one sample at a time, for several rounds: the drift of a shared machine hits
+them alike, and every ratio comes from one run.  A ratio is fastgemm's speed over the peer's:
+above 1, fastgemm is faster.
+
+A sample is a loop of calls, as many as fill --sample seconds, cut into five chunks; the best
+chunk of all rounds counts (--statistic median: the median).  Operands are hot: the same arrays
+in every call, in cache where they fit (--operands rotated: enough pairs of operands to add up
+to 128 MiB take turns).  Every call makes a fresh output, as a user's call does (--reuse-out: one
+output per library, written again and again).  Every product is checked before it is timed.
+
+MKL and oneDNN are reached through ctypes.  Where that call alone (measured on a 1x1x1 product)
+takes over a tenth of their time, the shape does not count for them; the output says how many.
+
+The lists: bench/shapes/gemm_shapes.csv (186 shapes of real workloads, grouped by class) and
+bench/shapes/complaint_shapes.csv (shapes of users' reports, with a dtype each).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cases
+import peers
+import progress
+import workers
+from load import Load
+
+SETTINGS = ("rounds", "sample", "statistic", "operands", "reuse_out")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = list(peers.libraries())
+    what = made.add_argument_group("what to compare")
+    what.add_argument(
+        "--shapes", nargs="+", default=[str(cases.DEFAULT_LIST)], metavar="CSV|MxNxK[xBATCH]",
+        help="lists of shapes, or shapes themselves (default: the shipped list gemm_shapes.csv)",
+    )  # fmt: skip
+    what.add_argument("--dtype", nargs="+", default=[], metavar="DTYPE", help="dtypes; filters a list with its own")
+    what.add_argument("--threads", nargs="+", type=int, default=[1], metavar="N", help="thread counts (default 1)")
+    what.add_argument("--peers", nargs="+", default=["numpy"], choices=known, help="libraries to compare with")
+    what.add_argument("--subject", default="fastgemm", choices=known, help="library that the ratios are of")
+    what.add_argument("--classes", nargs="+", metavar="CLASS", help="only shapes of these classes")
+    what.add_argument("--quick", action="store_true", help="up to three shapes a class, none above 2.2 GFLOP")
+    what.add_argument(
+        "--limit",
+        type=float,
+        metavar="GIB",
+        help="skip shapes whose operands, once a library, need more (default: half of the free memory)",
+    )
+    how = made.add_argument_group("how to time")
+    how.add_argument("--rounds", type=int, default=5, help="turns of every library on a shape (default 5)")
+    how.add_argument(
+        "--sample", type=float, default=0.01, metavar="SECONDS", help="length of one sample (default 0.01)"
+    )
+    how.add_argument(
+        "--budget",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="most for one library on one shape; fewer rounds beyond (default 2)",
+    )
+    how.add_argument(
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="give up on a product that takes longer (default 120)",
+    )
+    how.add_argument("--statistic", choices=("best", "median"), default="best", help="what stands for the samples")
+    how.add_argument(
+        "--operands", choices=("hot", "rotated"), default="hot", help="same arrays every call, or many in turn"
+    )
+    how.add_argument("--reuse-out", action="store_true", help="write to one output instead of a fresh one a call")
+    how.add_argument(
+        "--python", action="append", default=[], metavar="[NAME=]PATH", help="interpreter of one library, or of all"
+    )
+    then = made.add_argument_group("what to do with it")
+    then.add_argument("--json", type=Path, metavar="FILE", help="write everything measured (bench/report.py reads it)")
+    then.add_argument(
+        "--worst", type=int, default=10, metavar="N", help="how many of the worst shapes to list (default 10)"
+    )
+    then.add_argument("--require", type=float, metavar="RATIO", help="exit 1 when a total geometric mean is lower")
+    then.add_argument(
+        "--require-class", type=float, metavar="RATIO", help="exit 1 when a class's geometric mean is lower"
+    )
+    then.add_argument("--list", action="store_true", help="say which libraries can be timed here, and stop")
+    return made
+
+
+def chosen_cases(options: argparse.Namespace) -> list[cases.Case]:
+    """Read, filter and thin out the shapes that were asked for."""
+    found: list[cases.Case] = []
+    for item in options.shapes:
+        if Path(item).suffix == ".csv":
+            found += cases.read(item, options.dtype)
+        else:
+            found += [cases.parse(item, dtype) for dtype in options.dtype or ["float32"]]
+    if options.classes:
+        unknown = set(options.classes) - {case.cls for case in found}
+        if unknown:
+            known = ", ".join(sorted({case.cls for case in found}))
+            raise ValueError(f"no shape of class {', '.join(sorted(unknown))}; there are: {known}")
+        found = [case for case in found if case.cls in options.classes]
+    return cases.quick(found) if options.quick else found
+
+
+class Run:
+    """One thread count: the living workers and what they measured."""
+
+    def __init__(self, options: argparse.Namespace, threads: int) -> None:
+        self.options, self.threads = options, threads
+        pythons = workers.interpreters(options.python)
+        names = list(dict.fromkeys([options.subject, *options.peers]))
+        self.crew = [workers.Worker(name, threads, pythons.get(name)) for name in names]
+        self.about = {worker.name: worker.start() for worker in self.crew}
+        self.crew = [worker for worker in self.crew if self.about[worker.name]["ok"]]
+        self.results: list[dict[str, Any]] = []
+
+    def time(self, case: cases.Case) -> None:
+        """Time one case on every library, in turns; the result is kept."""
+        case = case.replace(threads=self.threads)
+        result: dict[str, Any] = {"case": case.to_dict(), "times": {}, "errors": {}, "peak": []}
+        self.results.append(result)
+        ready = [worker for worker in self.crew if self._prepare(worker, case, result)]
+        for turn in range(self.options.rounds):
+            # Every other round the other way round: nobody always runs after the same neighbour.
+            for worker in ready if turn % 2 == 0 else ready[::-1]:
+                entry = result["times"].get(worker.name)
+                if entry is not None and entry["rounds"] > turn:
+                    self._sample(worker, case, result, entry)
+        for worker in ready:
+            with contextlib.suppress(workers.Died):
+                worker.ask("drop")
+        for entry in result["times"].values():
+            del entry["rounds"], entry["spent"]
+
+    def _prepare(self, worker: workers.Worker, case: cases.Case, result: dict[str, Any]) -> bool:
+        options = self.options
+        try:
+            answer = worker.ask(
+                "prepare", options.timeout, case=case.to_dict(), sample=options.sample, operands=options.operands,
+                reuse_out=options.reuse_out, budget=options.budget,
+            )  # fmt: skip
+        except workers.Died as error:
+            result["errors"][worker.name] = str(error)
+            return False
+        worker.settle()
+        if "unsupported" in answer:
+            result["errors"][worker.name] = answer["unsupported"]
+            return False
+        entry = {"samples": [], "loops": answer["loops"], "rounds": options.rounds, "spent": 0.0}
+        result["times"][worker.name] = entry
+        if answer["seconds"] is not None:  # one call took the whole budget
+            entry.update(samples=[answer["seconds"]], rounds=0)
+        return True
+
+    def _sample(self, worker: workers.Worker, case: cases.Case, result: dict[str, Any], entry: dict[str, Any]) -> None:
+        start = time.monotonic()
+        try:
+            if worker.name == "fastgemm" and case.dtype in ("float32", "float64", "complex64", "complex128"):
+                result["peak"].append(worker.ask("peak", dtype=case.dtype)["rate"])
+            entry["samples"] += worker.ask("time", self.options.timeout)["seconds"]
+        except workers.Died as error:
+            result["errors"][worker.name] = str(error)
+            entry["rounds"] = 0
+            return
+        worker.settle()
+        entry["spent"] += time.monotonic() - start
+        if entry["spent"] > self.options.budget:
+            entry["rounds"] = 0
+
+    def stop(self) -> None:
+        """End the workers."""
+        for worker in self.crew:
+            worker.stop()
+
+
+def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, Any]:
+    """Run everything; what is finished is returned even after Ctrl-C."""
+    document: dict[str, Any] = {
+        "schema": 1, "kind": "compare", "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": workers.machine(),
+        "subject": options.subject, "peers": [name for name in options.peers if name != options.subject],
+        "settings": {name: getattr(options, name) for name in SETTINGS},
+        "libraries": {}, "skipped": [], "results": [], "interrupted": False,
+    }  # fmt: skip
+    copies = len(document["peers"]) + 1
+    limit = options.limit * 2**30 if options.limit else workers.free_memory() / 2
+    fits, over = cases.within(found, limit, copies)
+    document["skipped"] = [
+        {"case": case.to_dict(), "reason": f"needs {case.bytes * copies / 2**30:.1f} GiB, limit {limit / 2**30:.1f}"}
+        for case in over
+    ]
+    load = Load()
+    run: Run | None = None
+    try:
+        with progress.bar("comparing", len(fits) * len(options.threads)) as bar:
+            for threads in options.threads:
+                run = Run(options, threads)
+                document["libraries"][str(threads)] = run.about
+                if not run.about[options.subject]["ok"]:
+                    raise LookupError(f"{options.subject} cannot be timed: {run.about[options.subject]['reason']}")
+                for case in fits:
+                    bar.step(f"{case.label} on {threads} thread{'s' * (threads > 1)}")
+                    run.time(case)
+                document["results"] += run.results
+                run.stop()
+    except KeyboardInterrupt:
+        document["interrupted"] = True
+        if run is not None:
+            document["results"] += run.results[:-1]
+    finally:
+        if run is not None:
+            run.stop()
+    document["foreign_load"] = load.foreign()
+    return document
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 unless a requirement is missed (1) or nothing can be timed (2)."""
+    options = parser().parse_args(arguments)
+    # Imported late: --help needs none of it.
+    import verdict
+
+    if options.list:
+        pythons = workers.interpreters(options.python)
+        for name, cls in peers.libraries().items():
+            with workers.Worker(name, 1, pythons.get(name)) as worker:
+                about = worker.start()
+                print(f"{name:11} {'yes' if about['ok'] else 'no '}  {verdict.describe(about) or cls.summary}")
+        return 0
+    try:
+        found = chosen_cases(options)
+        if not found:
+            raise ValueError("no shape is left to time")
+        document = measure(options, found)
+    except (OSError, ValueError, LookupError) as error:
+        progress.say(f"compare.py: {error}")
+        return 2
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(verdict.text(document, options.worst))
+    missed = verdict.missed(document, options.require or -math.inf, options.require_class or -math.inf)
+    for line in missed:
+        print(f"REQUIREMENT MISSED: {line}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

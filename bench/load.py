@@ -1,0 +1,46 @@
+"""How busy other processes kept the machine during a run.
+
+Two threads on two cores are worth nothing when a third process wants one of them, and
+no statistic repairs that: the reader has to know.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import time
+from pathlib import Path
+
+
+class Load:
+    """CPU time of other processes since this was made.
+
+    Ask after the processes that were started here have been waited for: only then does
+    the system count their time as ours.
+    """
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._busy, self._own = _busy(), _own()
+
+    def foreign(self) -> float:
+        """Return how many cores others kept busy, on average; NaN where the system does not say."""
+        spent = time.monotonic() - self._start
+        others = (_busy() - self._busy) - (_own() - self._own)
+        return max(0.0, others / spent) if spent > 0 else math.nan
+
+
+def _busy() -> float:
+    """CPU seconds that all processes (and the hypervisor's other guests) have used since the start."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+    except OSError:
+        return math.nan
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in fields[:8])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)

@@ -1,0 +1,133 @@
+"""What one call costs: nanoseconds of small square products, one thread.
+
+    python bench/overhead.py
+    python bench/overhead.py --sizes 4 8 16 --rounds 20 --require 150
+
+Float32 products of 4 to 64 through fastgemm.matmul and np.matmul, with a fresh output and with
+out=.  The first line is the cost of calling a compiled function that does nothing with two
+arguments: nobody can be faster.  Both libraries run in this one process (with one thread no pools
+fight) and take turns; the best of all rounds counts, the loop itself subtracted.
+--require says how many nanoseconds an 8 x 8 product of fastgemm may take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import operator
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import progress
+import stats
+import workers
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FASTGEMM_NUM_THREADS")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--sizes", nargs="+", type=int, default=[4, 8, 12, 16, 24, 32, 48, 64], metavar="N")
+    made.add_argument("--dtype", default="float32", help="element type (default float32)")
+    made.add_argument("--rounds", type=int, default=15, help="turns of every variant (default 15)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
+    made.add_argument("--require", type=float, metavar="NS", help="exit 1 when an 8x8 product of fastgemm takes longer")
+    return made
+
+
+def seconds_of(call: Callable[..., Any], arguments: tuple[Any, ...], loops: int) -> float:
+    """Time `loops` calls; two or three positional arguments."""
+    clock = time.perf_counter
+    turns = repeat(None, loops)
+    if len(arguments) == 2:
+        a, b = arguments
+        start = clock()
+        for _ in turns:
+            call(a, b)
+        return clock() - start
+    a, b, c = arguments
+    start = clock()
+    for _ in turns:
+        call(a, b, c)
+    return clock() - start
+
+
+def empty_loop(loops: int) -> float:
+    """Time the loop without a call."""
+    clock = time.perf_counter
+    turns = repeat(None, loops)
+    start = clock()
+    for _ in turns:
+        pass
+    return clock() - start
+
+
+def measure(sizes: Sequence[int], dtype: str, rounds: int) -> tuple[float, dict[str, dict[int, float]]]:
+    """Return the cost of a bare call and nanoseconds by variant and size."""
+    import numpy as np
+
+    variants: dict[str, tuple[Callable[..., Any], bool]] = {
+        "np.matmul": (np.matmul, False),
+        "np.matmul out=": (np.matmul, True),
+    }
+    try:
+        import fastgemm
+    except ImportError as error:
+        progress.say(f"fastgemm is left out: {error}")
+    else:
+        ours = {"fastgemm.matmul": (fastgemm.matmul, False), "fastgemm.matmul out=": (fastgemm.matmul, True)}
+        variants = {**ours, **variants}
+    rng = np.random.default_rng(0)
+    jobs: list[tuple[str, int, Callable[..., Any], tuple[Any, ...]]] = [("bare", 0, operator.is_, (rng, rng))]
+    for size in sizes:
+        a, b, c = (rng.uniform(-1, 1, (size, size)).astype(dtype) for _ in range(3))
+        jobs += [(name, size, call, (a, b, c) if out else (a, b)) for name, (call, out) in variants.items()]
+    loops = {}
+    for name, size, call, arguments in jobs:
+        loops[name, size] = max(20, int(0.002 / (seconds_of(call, arguments, 100) / 100)))
+    best: dict[tuple[str, int], float] = {}
+    with progress.bar("calls", rounds) as bar:
+        for _ in range(rounds):
+            bar.step()
+            floor = min(empty_loop(20000) for _ in range(3)) / 20000
+            for name, size, call, arguments in jobs:
+                count = loops[name, size]
+                spent = seconds_of(call, arguments, count) / count - floor
+                best[name, size] = min(spent * 1e9, best.get((name, size), float("inf")))
+    found = {name: {size: best[name, size] for size in sizes} for name in variants}
+    return best["bare", 0], found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print nanoseconds by size; 1 when --require is missed."""
+    options = parser().parse_args(arguments)
+    # Before NumPy is imported: a pool of threads has no place in a call of nanoseconds.
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    bare, found = measure(options.sizes, options.dtype, options.rounds)
+    names = list(found)
+    print(f"{workers.machine()['cpu']}; a compiled function that does nothing: {bare:.0f} ns a call\n")
+    rows = [[f"{size}x{size}", *(f"{found[name][size]:.0f}" for name in names)] for size in options.sizes]
+    print(stats.table([options.dtype, *(f"{name}, ns" for name in names)], rows))
+    if options.json:
+        document = {
+            "schema": 1, "kind": "overhead", "machine": workers.machine(), "dtype": options.dtype, "bare_ns": bare,
+            "ns": found,
+        }  # fmt: skip
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if options.require is not None:
+        taken = found.get("fastgemm.matmul", {}).get(8)
+        if taken is None or taken > options.require:
+            print(f"REQUIREMENT MISSED: 8x8 takes {taken or float('nan'):.0f} ns, {options.require:.0f} wanted")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The FMA peak of this machine, right now: a loop of independent multiply-adds in registers.
+
+    python bench/peak.py                       every dtype and ISA tier, one thread
+    python bench/peak.py --threads 2 --watch 10
+
+Percentages in this folder are of this figure, measured beside each sample, because the
+clock of a shared machine drifts by ten per cent and more within an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+# Long enough for the clock to be read, shorter than the time slice that another process takes;
+# the best of a few counts, since a disturbance can only lower it.
+SECONDS, TRIES = 0.002, 4
+_iterations: dict[tuple[str, str], int] = {}
+
+
+def rate(dtype: str, isa: str | None = None, threads: int = 1, seconds: float = SECONDS) -> float:
+    """Return the peak in real flops a second, summed over `threads` that run at once.
+
+    Parameters
+    ----------
+    dtype : str
+        Registry or NumPy name.  A complex type has the peak of its components.
+    isa : str, optional
+        Tier; the one that fastgemm uses by default.
+    threads : int
+        Threads that run the loop at the same time.
+    seconds : float
+        How long one measurement takes, roughly.
+    """
+    from fastgemm import kernels, registry
+
+    row = registry.dtype(dtype)
+    real = next(r.name for r in registry.DTYPES if r.parts == 1 and r.real_bytes == row.real_bytes)
+    if isa is None:
+        tier = kernels.active_isa()
+        if tier is None:
+            raise RuntimeError("no kernels for this CPU")
+        isa = tier.name
+    count = _iterations.get((real, isa), 1000)
+    while True:
+        _, spent = kernels.peak(real, isa, count)
+        if spent >= 0.5 * seconds:
+            break
+        count = int(count * min(100.0, max(1.5, seconds / max(spent, 1e-9)))) + 1
+    _iterations[real, isa] = count
+    if threads == 1:
+        return max(flops / spent for flops, spent in (kernels.peak(real, isa, count) for _ in range(TRIES)))
+    return max(_together(real, isa, count, threads) for _ in range(TRIES))
+
+
+def _together(dtype: str, isa: str, iterations: int, threads: int) -> float:
+    from fastgemm import kernels
+
+    rates = [0.0] * threads
+    gate = threading.Barrier(threads)
+
+    def run(index: int) -> None:
+        gate.wait()
+        flops, spent = kernels.peak(dtype, isa, iterations)
+        rates[index] = flops / spent
+
+    others = [threading.Thread(target=run, args=(index,)) for index in range(1, threads)]
+    for other in others:
+        other.start()
+    run(0)
+    for other in others:
+        other.join()
+    return sum(rates)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the peak of every dtype and tier."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=1, help="threads that run the loop at once (default 1)")
+    parser.add_argument("--watch", type=float, metavar="SECONDS", help="repeat this long and show the drift")
+    parser.add_argument("--dtype", default="float32", help="dtype of --watch (default float32)")
+    options = parser.parse_args(arguments)
+    try:
+        from fastgemm import kernels, registry
+    except ImportError as error:
+        print(f"cannot import fastgemm: {error}", file=sys.stderr)
+        return 2
+    if options.watch:
+        found: list[float] = []
+        end = time.monotonic() + options.watch
+        while time.monotonic() < end:
+            found.append(rate(options.dtype, threads=options.threads) * 1e-9)
+            print(f"{options.dtype}: {found[-1]:8.1f} GFLOP/s", flush=True)
+            time.sleep(0.5)
+        print(f"lowest {min(found):.1f}, highest {max(found):.1f}: {max(found) / min(found) - 1:.1%} apart")
+        return 0
+    tiers = sorted({isa for _, isa in kernels.available()})
+    from fastgemm import cpu
+
+    able = [tier.name for tier in cpu.isas()]
+    for tier in (tier for tier in tiers if tier in able):
+        for row in registry.DTYPES:
+            if row.parts == 1:
+                print(f"{row.numpy:8} {tier}: {rate(row.name, tier, options.threads) * 1e-9:8.1f} GFLOP/s")
+    print(f"{options.threads} thread(s) of {len(os.sched_getaffinity(0))} cores")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What a compare run says, as text: means by class, worst shapes, lost shapes, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import cases
+import stats
+from stats import Comparison, Summary
+
+# Others' CPU time, in cores, from which figures are not to be trusted.
+BUSY = 0.1
+
+
+class Group(NamedTuple):
+    """The rows of one dtype and thread count."""
+
+    dtype: str
+    threads: int
+    rows: list[Comparison]
+    summaries: list[Summary]
+
+    @property
+    def title(self) -> str:
+        """Dtype and threads in words."""
+        return f"{self.dtype}, {self.threads} thread{'s' * (self.threads != 1)}"
+
+
+def groups(document: dict[str, Any]) -> Iterator[Group]:
+    """Reduce a compare document, one group for each dtype and thread count."""
+    rows: dict[tuple[str, int], list[Comparison]] = {}
+    for result in document["results"]:
+        case = result["case"]
+        about = document["libraries"].get(str(case["threads"]), {})
+        costs = {name: entry.get("call_cost", 0.0) for name, entry in about.items()}
+        row = stats.compare(result, document["subject"], costs, document["settings"]["statistic"])
+        if row is not None:
+            rows.setdefault((case["dtype"], case["threads"]), []).append(row)
+    for (dtype, threads), found in rows.items():
+        yield Group(dtype, threads, found, stats.by_class(found, document["peers"]))
+
+
+def describe(about: dict[str, Any]) -> str:
+    """Version and details of a library, or why it is not there."""
+    if not about["ok"]:
+        return str(about["reason"])
+    return " ".join(part for part in (about["version"], f"({about['detail']})" if about["detail"] else "") if part)
+
+
+def summary_table(group: Group, peers: list[str]) -> str:
+    """Geometric means of one group by class, against each peer and the best of them."""
+    several = len(peers) > 1
+    best_head = ["vs best peer"] if several else []
+    head = ["class", "shapes", *(f"vs {peer}" for peer in peers), *best_head, "worst", "lost"]
+    lines = []
+    for one in group.summaries:
+        means = [stats.number(one.means[peer]) for peer in peers]
+        best = [stats.number(one.best)] if several else []
+        lines.append([one.group, str(one.shapes), *means, *best, stats.number(one.worst), str(one.lost)])
+    return stats.table(head, lines)
+
+
+def shape_table(rows: list[Comparison], subject: str) -> str:
+    """Times of single shapes: the subject, its best peer, the ratio, the share of the peak."""
+    lines = []
+    for row in rows:
+        case = cases.Case(**row.shape)
+        peer = row.best_peer
+        mine = row.seconds[subject]
+        lines.append(
+            [
+                f"{case.shape} {case.layout}", case.cls, stats.duration(mine),
+                stats.duration(row.seconds[peer]) if peer else "-", peer or "-", stats.number(row.against_best),
+                f"{case.flops / mine * 1e-9:.1f}", stats.number(100 * case.flops / mine / row.peak, 0),
+            ]
+        )  # fmt: skip
+    return stats.table(["shape", "class", subject, "best peer", "which", "ratio", "GFLOP/s", "% of peak"], lines)
+
+
+def text(document: dict[str, Any], worst: int = 10) -> str:
+    """Everything that a compare run says."""
+    subject, peers = document["subject"], document["peers"]
+    out = [f"{document['machine']['cpu']}, {document['machine']['cores']} cores"]
+    for threads, libraries in document["libraries"].items():
+        out += [f"  {threads} thread(s): {name}: {describe(about)}" for name, about in libraries.items()]
+    settings = document["settings"]
+    fresh = "one output, reused" if settings["reuse_out"] else "a fresh output every call"
+    counts = f"the {settings['statistic']} of {settings['rounds']} rounds counts"
+    out += [f"  {settings['operands']} operands, {fresh}; {counts}"]
+    if document["interrupted"]:
+        out.append("INTERRUPTED: what follows covers the shapes that were finished.")
+    if document.get("foreign_load", 0.0) > BUSY:
+        out.append(
+            f"WARNING: other processes kept {document['foreign_load']:.2f} cores busy during this run; "
+            "figures of several threads above all are not to be trusted."
+        )
+    for group in groups(document):
+        compared = [row for row in group.rows if row.ratios]
+        out += ["", f"## {group.title}: speed of {subject} over its peers (above 1 is faster), geometric means", ""]
+        out += [summary_table(group, peers)]
+        ordered = sorted(compared, key=lambda row: row.against_best)
+        if worst and ordered:
+            out += ["", f"The {min(worst, len(ordered))} worst shapes, {group.title}:", ""]
+            out += [shape_table(ordered[:worst], subject)]
+        lost = [row for row in ordered if row.against_best < 1 - stats.NOISE]
+        names = ", ".join(f"{cases.Case(**row.shape).shape} ({row.against_best:.2f})" for row in lost) or "none"
+        out += ["", f"Lost by more than {stats.NOISE:.0%} to a peer: {len(lost)} of {len(compared)}: {names}"]
+        noisy = sum(row.noisy for row in group.rows)
+        if noisy:
+            out.append(f"Noisy (half of some library's samples over {stats.NOISY} times its best): {noisy} shapes")
+        for peer in peers:
+            count = sum(peer in row.left_out for row in group.rows)
+            if count:
+                out.append(f"{peer}: {count} shapes do not count, the call through ctypes is too large a part of them")
+    out += _left_out(document)
+    return "\n".join(out)
+
+
+def _left_out(document: dict[str, Any]) -> list[str]:
+    lines = [f"  {cases.Case(**item['case']).label}: {item['reason']}" for item in document["skipped"]]
+    out = ["", f"Skipped {len(lines)} shapes:", *lines] if lines else []
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for result in document["results"]:
+        for name, reason in result["errors"].items():
+            reasons.setdefault((name, reason), []).append(cases.Case(**result["case"]).label)
+    for (name, reason), labels in reasons.items():
+        which = labels[0] if len(labels) == 1 else f"{len(labels)} shapes, {labels[0]} first"
+        out += ["", f"{name} has no time for {which}: {reason}"]
+    return out
+
+
+def missed(document: dict[str, Any], total: float, cls: float) -> list[str]:
+    """Say which requirements on geometric means are not met, against every peer."""
+    found = []
+    for group in groups(document):
+        for one in group.summaries:
+            bar = total if one.group == "total" else cls
+            for peer, mean in one.means.items():
+                if mean < bar:
+                    found.append(f"{group.title}, {one.group}: {mean:.2f} against {peer}, {bar:.2f} wanted")
+    return found

@@ -1,0 +1,165 @@
+"""The process that holds one library: it answers requests on its standard input.
+
+Started by `workers.Worker`, never by hand.  One JSON object a line each way; the
+requests are ``hello``, ``prepare`` (make operands, check the answer, find how many calls
+fill one sample), ``time`` (one sample), ``peak`` (FMA peak, fastgemm only) and ``drop``.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cases
+import peak
+import peers
+
+# Operands that rotate add up to more than any cache in reach, but stay bounded.
+ROTATE_BYTES = 128 << 20
+ROTATE_MOST = 4096
+# A sample is cut into chunks, each a figure of its own: a stall of 8 ms (a worker woken on its
+# caller's core) then spoils one of them instead of the mean of all.
+CHUNKS = 5
+# With threads, this long a warm-up lets the scheduler spread them over the cores again.
+WARM_SECONDS = 0.03
+
+
+class Session:
+    """A library and the product that it is timing."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.library = peers.libraries()[name]()
+        self.threads = threads
+        self.bound: list[peers.Bound] = []
+        self.loops = 1
+
+    def hello(self) -> dict[str, Any]:
+        """Import the library; say what it is and what a call of its binding costs."""
+        try:
+            found = self.library.available(self.threads)
+        except (ImportError, OSError, RuntimeError) as error:
+            found = peers.Availability(False, str(error))
+        answer = {**found._asdict(), "call_cost": 0.0}
+        if found.ok and self.library.foreign:
+            self.prepare(cases.Case("float32", 1, 1, 1).to_dict(), 0.001, "hot", False, 10.0)
+            answer["call_cost"] = min(min(self.time()["seconds"]) for _ in range(3))
+            self.drop()
+        return answer
+
+    def prepare(
+        self, case: dict[str, Any], sample: float, operands: str, reuse_out: bool, budget: float
+    ) -> dict[str, Any]:
+        """Bind a case; return how many calls make a sample, or ``unsupported``."""
+        import numpy as np
+
+        self.drop()
+        one = cases.Case(**case)
+        try:
+            pairs = [cases.operands(one, seed) for seed in range(_sets(one) if operands == "rotated" else 1)]
+            a, b = pairs[0]
+            out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if reuse_out else None
+            self.bound = [self.library.bind(a, b, out) for a, b in pairs]
+        except (peers.Unsupported, ImportError, TypeError) as error:
+            return {"unsupported": str(error)}
+        first = self.bound[0]
+        start = time.perf_counter()
+        try:
+            answer = first.call(first.a, first.b)
+        except (RuntimeError, NotImplementedError) as error:
+            self.drop()
+            return {"unsupported": str(error).strip().splitlines()[0]}
+        spent = time.perf_counter() - start
+        wrong = cases.check(a, b, first.array(answer))
+        del answer
+        if wrong:
+            self.drop()
+            return {"unsupported": f"wrong answer: {wrong}"}
+        self.loops = 1
+        if spent > budget:
+            return {"loops": 1, "seconds": spent, "sets": len(self.bound)}
+        return {"loops": self._calibrate(sample), "seconds": None, "sets": len(self.bound)}
+
+    def _calibrate(self, sample: float) -> int:
+        self._warm()
+        while True:
+            seconds = min(self._run(self.loops) for _ in range(2))
+            if seconds >= 0.6 * sample or self.loops >= 1 << 24:
+                break
+            # The first loops are cold: grow by at most ten at a time.
+            self.loops = math.ceil(self.loops * min(10.0, max(1.5, sample / max(seconds, 1e-9))))
+        return self.loops
+
+    def _warm(self) -> None:
+        """Call until threads are awake and caches are full."""
+        end = time.perf_counter() + (WARM_SECONDS if self.threads > 1 else 0.0)
+        self._run(max(1, self.loops // 10))
+        while time.perf_counter() < end:
+            self._run(max(1, self.loops // 10))
+
+    def _run(self, loops: int) -> float:
+        """Seconds of `loops` calls; nothing but the calls stands between the two clock readings."""
+        clock = time.perf_counter
+        if len(self.bound) == 1:
+            call, a, b = self.bound[0][:3]
+            turns = itertools.repeat(None, loops)
+            start = clock()
+            for _ in turns:
+                call(a, b)
+            return clock() - start
+        steps: list[tuple[Callable[[Any, Any], Any], Any, Any]] = [one[:3] for one in self.bound]
+        sequence = list(itertools.islice(itertools.cycle(steps), loops))
+        start = clock()
+        for call, a, b in sequence:
+            call(a, b)
+        return clock() - start
+
+    def time(self) -> dict[str, Any]:
+        """One sample: a warm-up, then the timed loop in chunks; seconds a call of each chunk."""
+        self._warm()
+        chunks = min(CHUNKS, self.loops)
+        loops = self.loops // chunks
+        return {"seconds": [self._run(loops) / loops for _ in range(chunks)]}
+
+    def peak(self, dtype: str) -> dict[str, Any]:
+        """Flops a second of the register-only FMA loop on all threads."""
+        return {"rate": peak.rate(dtype, threads=self.threads)}
+
+    def drop(self) -> dict[str, Any]:
+        """Free the operands."""
+        self.bound, self.loops = [], 1
+        gc.collect()
+        return {}
+
+
+def _sets(case: cases.Case) -> int:
+    return max(1, min(ROTATE_MOST, ROTATE_BYTES // case.bytes))
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    name, threads = sys.argv[1], int(sys.argv[2])
+    # Libraries may print; answers keep the real standard output for themselves.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    gc.disable()
+    session = Session(name, threads)
+    for line in sys.stdin:
+        request = json.loads(line)
+        action = getattr(session, request.pop("do"))
+        try:
+            answer = action(**request)
+        except MemoryError:
+            session.drop()
+            answer = {"unsupported": "out of memory"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

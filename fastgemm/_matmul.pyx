@@ -1,0 +1,417 @@
+"""matmul: the drop-in for `np.matmul`.
+
+Two ways lead to the kernels:
+
+* a fast path for plain arrays of one dtype in one or two dimensions, which knows the shapes at once;
+* a gufunc of our own for everything else that plain data can ask for (stacks, casts, ``out`` that overlaps,
+  ``axes``, ``order``, ``signature``...).  It is `np.matmul` to the letter (NumPy's own machinery, type
+  resolver, and loops), with the inner loops replaced for the dtypes that have kernels.
+
+Subclasses and objects with an ``__array_ufunc__`` go to `np.matmul` itself, because they may ask which
+ufunc called them.
+"""
+
+from libc.stdlib cimport malloc
+from libc.string cimport memset
+
+cimport numpy as cnp
+from numpy cimport npy_intp
+
+from fastgemm.driver._driver cimport (
+    Plan, cache_get, cache_put, call_t, generation, key_t, letter, plan_t, run_plan, threads_now,
+)
+from fastgemm.driver.floats cimport (
+    FG_DIVIDE, FG_INVALID, FG_OVERFLOW, FG_REPORTED, FG_UNDERFLOW, fg_float_state, fg_set_float_state,
+)
+
+import numpy as np
+
+from fastgemm import dispatch, registry
+from fastgemm.problem import MAX_DIM, Problem
+
+cnp.import_array()
+cnp.import_ufunc()
+
+ctypedef void (*loop_t)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
+
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef struct PyUFuncObject:
+        int ntypes
+        int nargs
+        loop_t* functions
+        void** data
+        const char* types
+        const char* doc
+        const char* core_signature
+        void* type_resolver
+    object PyUFunc_FromFuncAndDataAndSignature(
+        loop_t*, void**, const char*, int, int, int, int, const char*, const char*, int, const char*)
+    int PyUFunc_GiveFloatingpointErrors(const char*, int) except -1
+    enum:
+        NPY_FPE_DIVIDEBYZERO
+        NPY_FPE_OVERFLOW
+        NPY_FPE_UNDERFLOW
+        NPY_FPE_INVALID
+
+cdef enum:
+    TYPES = 32              # NumPy's built-in type numbers lie below
+    NO_KERNEL = 1
+    NO_MEMORY = -1
+    # Real multiply-adds above which the GIL is let go: handing it over and back costs 20 to 50 ns.
+    RELEASE_GIL = 16384
+
+# dtype code of each NumPy type number, -1 where there are no kernels.
+cdef int CODES[TYPES]
+cdef int PARTS[16]
+cdef int REAL_BYTES[16]
+cdef list NAMES = [row.name for row in registry.DTYPES]
+
+for _i in range(TYPES):
+    CODES[_i] = -1
+for _row in registry.DTYPES:
+    CODES[<int>np.dtype(_row.numpy).num] = _row.code
+    PARTS[<int>_row.code] = _row.parts
+    REAL_BYTES[<int>_row.code] = _row.real_bytes
+
+
+# ---- from a call to a plan -----------------------------------------------------------------------------------------
+
+cdef struct operand_t:
+    char* data
+    npy_intp rows, cols     # strides in bytes
+
+
+cdef int describe(int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
+                   const operand_t* a, const operand_t* b, const operand_t* c,
+                   call_t* call, key_t* key) noexcept nogil:
+    # Fill in call and key, with C row-major.  Returns 1, 2 where that took exchanging the operands, and 0 where
+    # the strides are no whole numbers of components.
+    cdef npy_intp size = REAL_BYTES[code]
+    cdef int part = PARTS[code], threads = threads_now()
+    cdef npy_intp rs_c, cs_c, rows
+    cdef int way = 1
+    cdef char la, lb
+    if (a.rows | a.cols | b.rows | b.cols | c.rows | c.cols) & (size - 1):
+        return 0
+    rs_c, cs_c = c.rows // size, c.cols // size
+    if n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part):
+        # A column, or a column-major output: compute the transpose, B.T @ A.T.
+        call.a, call.rs_a, call.cs_a = b.data, b.cols // size, b.rows // size
+        call.b, call.rs_b, call.cs_b = a.data, a.cols // size, a.rows // size
+        call.rs_c, call.cs_c = cs_c, rs_c
+        rows = m
+        m = n
+        n = rows
+        way = 2
+    else:
+        call.a, call.rs_a, call.cs_a = a.data, a.rows // size, a.cols // size
+        call.b, call.rs_b, call.cs_b = b.data, b.rows // size, b.cols // size
+        call.rs_c, call.cs_c = rs_c, cs_c
+    if n == 1:
+        call.cs_c = part
+    call.c = c.data
+    call.step_a = call.step_b = call.step_c = 0
+    call.store.alpha_is_one = True
+    call.store.beta_kind = 0
+    la = letter(m, k, call.rs_a, call.cs_a, part)
+    lb = letter(k, n, call.rs_b, call.cs_b, part)
+    key.m, key.n, key.k, key.batch = m, n, k, batch
+    key.kind = ((generation() << 40) | (<unsigned long long>threads << 24) | (<unsigned long long>la << 16)
+                | (<unsigned long long>lb << 8) | <unsigned long long>code)
+    return way
+
+
+cdef int resolve(const key_t* key, plan_t* plan) except -2 with gil:
+    # The slow half of a call's first time: ask dispatch, remember the answer.
+    cdef unsigned long long kind = key.kind
+    if max(key.m, key.n, key.k, key.batch) > MAX_DIM:
+        return NO_KERNEL
+    problem = Problem(
+        NAMES[kind & 0xff], key.m, key.n, key.k, key.batch,
+        chr((kind >> 16) & 0xff) + chr((kind >> 8) & 0xff), (kind >> 24) & 0xffff)
+    cdef Plan found = dispatch.plan_for(problem)
+    plan[0] = found.plan
+    cache_put(key, plan)
+    return 0
+
+
+cdef inline int execute(const key_t* key, const call_t* call) noexcept nogil:
+    # 0; NO_KERNEL: nothing was done and NumPy has to do it; NO_MEMORY.
+    cdef plan_t plan
+    if not cache_get(key, &plan):
+        if resolve_quietly(key, &plan):
+            return NO_KERNEL
+    if plan.kernels == NULL:
+        return NO_KERNEL
+    return run_plan(&plan, call)
+
+
+cdef int resolve_quietly(const key_t* key, plan_t* plan) noexcept with gil:
+    # A call gets its answer from NumPy whatever goes wrong here; the reason is not lost (sys.unraisablehook).
+    return resolve(key, plan)
+
+
+# ---- floating-point errors -----------------------------------------------------------------------------------------
+
+cdef inline void clear_flags() noexcept nogil:
+    cdef unsigned state = fg_float_state()
+    if state & FG_REPORTED:
+        fg_set_float_state(state & ~FG_REPORTED)
+
+
+cdef inline int report_flags() except -1:
+    # Tell NumPy what happened, so that np.errstate decides; costs nothing where nothing did.
+    cdef unsigned state = fg_float_state()
+    if not state & FG_REPORTED:
+        return 0
+    fg_set_float_state(state & ~FG_REPORTED)
+    return PyUFunc_GiveFloatingpointErrors("matmul", (
+        (NPY_FPE_INVALID if state & FG_INVALID else 0) | (NPY_FPE_OVERFLOW if state & FG_OVERFLOW else 0)
+        | (NPY_FPE_DIVIDEBYZERO if state & FG_DIVIDE else 0) | (NPY_FPE_UNDERFLOW if state & FG_UNDERFLOW else 0)))
+
+
+# ---- the gufunc ----------------------------------------------------------------------------------------------------
+
+# What stood in np.matmul for each of our dtypes: the last rung.
+cdef loop_t NUMPY_LOOPS[16]
+cdef void* NUMPY_DATA[16]
+
+
+cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil:
+    # dims: outer, m, k, n.  steps: outer of a, b, c; then rows and columns of a, b, c.
+    cdef int code = <int>(<size_t>data), way
+    cdef operand_t a, b, c
+    cdef call_t call
+    cdef key_t key
+    a.data, a.rows, a.cols = args[0], steps[3], steps[4]
+    b.data, b.rows, b.cols = args[1], steps[5], steps[6]
+    c.data, c.rows, c.cols = args[2], steps[7], steps[8]
+    if dims[0] > 0 and dims[1] > 0 and dims[2] > 0 and dims[3] > 0:
+        way = describe(code, dims[1], dims[3], dims[2], dims[0], &a, &b, &c, &call, &key)
+        if way:
+            call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
+            if execute(&key, &call) == 0:
+                return
+    NUMPY_LOOPS[code](args, dims, steps, NUMPY_DATA[code])
+
+
+cdef object make_gufunc():
+    cdef PyUFuncObject* model = <PyUFuncObject*>np.matmul
+    cdef int i, code
+    # Never freed: a ufunc keeps the pointers, and this one lives as long as the process.
+    cdef loop_t* functions = <loop_t*>malloc(model.ntypes * sizeof(loop_t))
+    cdef void** data = <void**>malloc(model.ntypes * sizeof(void*))
+    if functions == NULL or data == NULL:
+        raise MemoryError
+    for i in range(model.ntypes):
+        functions[i] = model.functions[i]
+        data[i] = model.data[i] if model.data != NULL else NULL
+        code = CODES[model.types[i * model.nargs]] if model.types[i * model.nargs] < TYPES else -1
+        if code >= 0:
+            NUMPY_LOOPS[code], NUMPY_DATA[code] = functions[i], data[i]
+            functions[i], data[i] = inner_loop, <void*><size_t>code
+    made = PyUFunc_FromFuncAndDataAndSignature(
+        functions, data, model.types, model.ntypes, 2, 1, -1, "matmul", model.doc, 0, model.core_signature)
+    (<PyUFuncObject*>made).type_resolver = model.type_resolver
+    return made
+
+
+gufunc = make_gufunc()
+
+
+# ---- the fast path -------------------------------------------------------------------------------------------------
+
+cdef inline bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept:
+    # True where the memory of two arrays of at most two dimensions cannot overlap.
+    cdef char* low[2]
+    cdef char* high[2]
+    cdef cnp.ndarray array
+    cdef int i, d
+    cdef npy_intp reach
+    for i in range(2):
+        array = x if i == 0 else y
+        low[i] = high[i] = cnp.PyArray_BYTES(array)
+        for d in range(cnp.PyArray_NDIM(array)):
+            reach = (cnp.PyArray_DIM(array, d) - 1) * cnp.PyArray_STRIDE(array, d)
+            if reach < 0:
+                low[i] += reach
+            else:
+                high[i] += reach
+        high[i] += cnp.PyArray_ITEMSIZE(array)
+    return high[0] <= low[1] or high[1] <= low[0]
+
+
+cdef inline object fast(object x1, object x2, object out):
+    # The product, or None where the general way is needed.
+    if not (cnp.PyArray_CheckExact(x1) and cnp.PyArray_CheckExact(x2)):
+        return None
+    cdef cnp.ndarray a = x1, b = x2, c
+    cdef int type_num = cnp.PyArray_TYPE(a), nd_a = cnp.PyArray_NDIM(a), nd_b = cnp.PyArray_NDIM(b)
+    if type_num != cnp.PyArray_TYPE(b) or <unsigned int>type_num >= TYPES or CODES[type_num] < 0:
+        return None
+    if not (1 <= nd_a <= 2 and 1 <= nd_b <= 2 and cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED_RO(b)):
+        return None
+    cdef npy_intp* shape_a = cnp.PyArray_DIMS(a)
+    cdef npy_intp* shape_b = cnp.PyArray_DIMS(b)
+    cdef npy_intp* strides_a = cnp.PyArray_STRIDES(a)
+    cdef npy_intp* strides_b = cnp.PyArray_STRIDES(b)
+    cdef npy_intp* strides_c
+    cdef npy_intp m = 1, n = 1, k = shape_a[nd_a - 1]
+    cdef npy_intp shape[2]
+    cdef int nd = 0, failed
+    cdef operand_t oa, ob, oc
+    cdef call_t call
+    cdef key_t key
+    oa.rows = ob.cols = 0
+    oa.cols, ob.rows = strides_a[nd_a - 1], strides_b[0]
+    if nd_a == 2:
+        m = shape[0] = shape_a[0]
+        oa.rows = strides_a[0]
+        nd = 1
+    if nd_b == 2:
+        n = shape[nd] = shape_b[1]
+        ob.cols = strides_b[1]
+        nd += 1
+    if k != shape_b[0] or m == 0 or n == 0 or k == 0:
+        return None
+    if out is None:
+        c = cnp.PyArray_EMPTY(nd, shape, type_num, 0)
+    else:
+        if not cnp.PyArray_CheckExact(out):
+            return None
+        c = out
+        if cnp.PyArray_TYPE(c) != type_num or cnp.PyArray_NDIM(c) != nd or not cnp.PyArray_ISBEHAVED(c) or nd == 0:
+            return None
+        if cnp.PyArray_DIM(c, 0) != shape[0] or nd == 2 and cnp.PyArray_DIM(c, 1) != shape[1]:
+            return None
+        if not (disjoint(a, c) and disjoint(b, c)):
+            return None
+    strides_c = cnp.PyArray_STRIDES(c)
+    oc.rows = oc.cols = 0
+    if nd_a == 2:
+        oc.rows = strides_c[0]
+    if nd_b == 2:
+        oc.cols = strides_c[nd - 1]
+    oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
+    if not describe(CODES[type_num], m, n, k, 1, &oa, &ob, &oc, &call, &key):
+        return None
+    clear_flags()
+    # As a float: the product of three sizes may leave an npy_intp.
+    if <double>m * <double>n * <double>k > RELEASE_GIL:
+        with nogil:
+            failed = execute(&key, &call)
+    else:
+        failed = execute(&key, &call)
+    if failed:
+        return None
+    report_flags()
+    return c if nd else cnp.PyArray_ToScalar(cnp.PyArray_DATA(c), c)
+
+
+cdef object _UNSET = object()
+# Types that cannot bring an override of their own.
+cdef tuple _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
+
+
+cdef bint plain(object x) except -1:
+    return type(x) in _PLAIN or isinstance(x, np.generic)
+
+
+def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, casting=_UNSET, order=_UNSET,
+           dtype=_UNSET, subok=_UNSET, signature=_UNSET, sig=_UNSET):
+    """Matrix product of two arrays: `np.matmul`, by kernels tuned to this CPU.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        (..., m, k) and (..., k, n), or one-dimensional: (k,) counts as a row on the left and as a column
+        on the right.  Leading dimensions broadcast.
+    out : ndarray, optional
+        Where the result goes.  It may overlap the operands.
+    axes, casting, order, dtype, subok, signature
+        As in `np.matmul`.
+
+    Returns
+    -------
+    ndarray or scalar
+        A scalar where both operands are one-dimensional.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `np.matmul` does.
+
+    Notes
+    -----
+    float32, float64, complex64 and complex128 have kernels; every other dtype is computed by NumPy.
+    Floating-point errors are reported as `np.errstate` says.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> a = np.arange(6.0).reshape(2, 3)
+    >>> fastgemm.matmul(a, a.T)
+    array([[ 5., 14.],
+           [14., 50.]])
+    """
+    if (axes is _UNSET and axis is _UNSET and keepdims is _UNSET and casting is _UNSET and order is _UNSET
+            and dtype is _UNSET and subok is _UNSET and signature is _UNSET and sig is _UNSET):
+        done = fast(x1, x2, out)
+        if done is not None:
+            return done
+        keywords = {}
+    else:
+        keywords = {
+            name: value for name, value in (
+                ("axes", axes), ("axis", axis), ("keepdims", keepdims), ("casting", casting), ("order", order),
+                ("dtype", dtype), ("subok", subok), ("signature", signature), ("sig", sig))
+            if value is not _UNSET}
+    outs = out if type(out) is tuple else (out,)
+    run = gufunc if plain(x1) and plain(x2) and all([plain(o) or o is ... for o in outs]) else np.matmul
+    if out is not None:
+        keywords["out"] = out
+    return run(x1, x2, **keywords)
+
+
+def _look_like_a_ufunc():
+    for name in ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature", "reduce", "accumulate",
+                 "reduceat", "outer", "at", "resolve_dtypes", "__signature__"):
+        if hasattr(np.matmul, name):
+            setattr(matmul, name, getattr(np.matmul, name))
+
+
+_look_like_a_ufunc()
+
+
+# ---- gemm ----------------------------------------------------------------------------------------------------------
+
+def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha, double complex beta):
+    """Compute ``c = alpha * a @ b + beta * c`` in place; return False where no kernel takes it.
+
+    The arrays are two-dimensional, of one dtype with kernels, aligned, not empty, and `c` overlaps neither of the
+    others: `fastgemm.gemm` sees to it.
+    """
+    cdef int code = CODES[cnp.PyArray_TYPE(a)], failed
+    cdef operand_t oa, ob, oc
+    cdef call_t call
+    cdef key_t key
+    memset(&call, 0, sizeof(call))
+    oa.data, oa.rows, oa.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, 0), cnp.PyArray_STRIDE(a, 1)
+    ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
+    oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)
+    if not describe(code, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
+                    &oa, &ob, &oc, &call, &key):
+        return False
+    call.store.alpha_is_one = alpha == 1
+    call.store.beta_kind = 0 if beta == 0 else (1 if beta == 1 else 2)
+    call.store.alpha[0], call.store.alpha[1] = alpha.real, alpha.imag
+    call.store.beta[0], call.store.beta[1] = beta.real, beta.imag
+    clear_flags()
+    with nogil:
+        failed = execute(&key, &call)
+    if failed == NO_MEMORY:
+        raise MemoryError("no memory for a workspace")
+    if failed:
+        return False
+    report_flags()
+    return True

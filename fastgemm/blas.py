@@ -1,0 +1,177 @@
+"""gemm: the BLAS operation, alpha * op(a) @ op(b) + beta * c."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _matmul, registry
+
+_KERNEL_CHARS = "".join(row.char for row in registry.DTYPES)
+
+
+def gemm(
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike | None = None,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Return ``alpha * op(a) @ op(b) + beta * c``, as BLAS defines it.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Matrices: op(a) is (m, k), op(b) is (k, n).  Any strides, no copies.
+    c : array_like, optional
+        (m, n), added with weight `beta`.  It is not changed unless it is also `out`.
+    alpha, beta : scalar
+        They do not take part in choosing the dtype: float32 operands give a float32 result whatever the type of
+        alpha.  ``beta == 0`` does not read `c`, ``alpha == 0`` reads neither `a` nor `b`, so that NaN in them does
+        not show.
+    trans_a, trans_b : bool
+        op is the transpose (without conjugation).
+    out : ndarray, optional
+        (m, n), of the result's dtype.  It may be `c` itself, and may overlap any operand.
+
+    Returns
+    -------
+    ndarray
+        (m, n); `out` where given.
+
+    Raises
+    ------
+    ValueError
+        If an operand is not a matrix, the shapes do not fit, or `out` is read-only.
+    TypeError
+        If alpha or beta is complex and the operands are not, or `out` has another dtype.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> a = np.arange(6.0).reshape(2, 3)
+    >>> fastgemm.gemm(a, a, np.eye(2), alpha=2.0, beta=1.0, trans_b=True)
+    array([[ 11.,  28.],
+           [ 28., 101.]])
+    """
+    left, right = np.asarray(a), np.asarray(b)
+    for name, array in (("a", left), ("b", right)):
+        if array.ndim != 2:
+            raise ValueError(f"gemm: {name} must be a matrix, but has {array.ndim} dimensions")
+    left = left.T if trans_a else left
+    right = right.T if trans_b else right
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(f"gemm: op(a) is {left.shape[0]} x {left.shape[1]}, op(b) is "
+                         f"{right.shape[0]} x {right.shape[1]}: the inner sizes differ")
+    shape = (left.shape[0], right.shape[1])
+    added = None
+    beta = _scalar("beta", beta)
+    alpha = _scalar("alpha", alpha)
+    dtypes = [left.dtype, right.dtype]
+    if c is not None:
+        added = np.asarray(c)
+        if added.shape != shape:
+            raise ValueError(f"gemm: c has shape {added.shape}, the product {shape}")
+        dtypes.append(added.dtype)
+    elif beta != 0 and out is None:
+        raise ValueError("gemm: beta is not 0, but there is no c")
+    elif beta != 0:
+        raise ValueError("gemm: beta is not 0: pass the array that it scales as c (it may be out itself)")
+    dtype = np.result_type(*dtypes)
+    if dtype.kind not in "fc" or dtype.char not in _KERNEL_CHARS:
+        return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
+    _check_scalars(alpha, beta, dtype)
+    result = _output(out, shape, dtype)
+    # What the kernels write must not be read by them; a result that overlaps is made beside and copied.
+    separate = [x for x in (left, right) if np.may_share_memory(x, result)]
+    if added is not None and added is not result and np.may_share_memory(added, result):
+        separate.append(added)
+    target = np.empty(shape, dtype) if separate else result
+    if beta != 0 and added is not target:
+        assert added is not None
+        np.copyto(target, added)
+    if 0 in shape:
+        return result
+    if alpha == 0 or left.shape[1] == 0:
+        _scale(target, beta)
+    else:
+        left, right = _aligned(left, dtype), _aligned(right, dtype)
+        if not _matmul.gemm_into(left, right, target, complex(alpha), complex(beta)):
+            return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
+    if target is not result:
+        np.copyto(result, target)
+    return result
+
+
+def _scalar(name: str, value: Any) -> complex:
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype.kind not in "biufc":
+        raise TypeError(f"gemm: {name} must be a number, not {type(value).__name__}")
+    number = array[()]
+    return complex(number) if array.dtype.kind == "c" else float(number)
+
+
+def _check_scalars(alpha: complex, beta: complex, dtype: np.dtype[Any]) -> None:
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if dtype.kind != "c" and isinstance(value, complex):
+            raise TypeError(f"gemm: {name} is complex, but the operands are {dtype}")
+
+
+def _output(out: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"gemm: out must be an ndarray, not {type(out).__name__}")
+    if out.dtype != dtype:
+        raise TypeError(f"gemm: out is {out.dtype}, the result {dtype}")
+    if out.shape != shape:
+        raise ValueError(f"gemm: out has shape {out.shape}, the result {shape}")
+    if not out.flags.writeable:
+        raise ValueError("gemm: out is read-only")
+    return out
+
+
+def _aligned(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    # A copy only where the kernels cannot read: another dtype, swapped bytes, odd addresses.
+    return np.require(array, dtype, ["ALIGNED"]).view(np.ndarray)
+
+
+def _scale(target: NDArray[Any], beta: complex) -> None:
+    if beta == 0:
+        target[...] = 0
+    elif beta != 1:
+        target *= target.dtype.type(beta)
+
+
+def _by_numpy(
+    left: NDArray[Any],
+    right: NDArray[Any],
+    added: NDArray[Any] | None,
+    alpha: complex,
+    beta: complex,
+    dtype: np.dtype[Any],
+    shape: tuple[int, int],
+    out: NDArray[Any] | None,
+) -> NDArray[Any]:
+    """Compute the same by NumPy, for dtypes without kernels."""
+    if dtype.kind not in "fc":
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            if isinstance(value, complex) or value != int(value):
+                raise TypeError(f"gemm: {name} must be a whole number where the operands are {dtype}")
+        alpha, beta = int(alpha.real), int(beta.real)
+    _check_scalars(alpha, beta, dtype)
+    result = _output(out, shape, dtype)
+    value = np.zeros(shape, dtype) if alpha == 0 else np.matmul(left, right, dtype=dtype)
+    if alpha not in (0, 1):
+        value = (value * dtype.type(alpha)).astype(dtype, copy=False)
+    if beta != 0:
+        assert added is not None
+        value = value + (added if beta == 1 else (added * dtype.type(beta)).astype(dtype, copy=False))
+    np.copyto(result, value)
+    return result

@@ -1,0 +1,111 @@
+"""What this CPU is: features, ISA tiers, cache sizes, and the cores that we may use.
+
+Everything is asked of the CPU and the operating system (CPUID, XCR0, control groups);
+nothing depends on a model name, so a CPU newer than this package gets the best tier
+that it has.  `key` puts the answers that tuning depends on into one line.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from .. import registry
+from ._caches import MIB, Caches, sizes
+from ._cores import affinity, cores, quota
+from ._cpuid import cpuid, xcr0
+from ._features import brand, decode
+
+__all__ = ["Caches", "affinity", "caches", "cores", "describe", "features", "isas", "key", "quota"]
+
+# What sets CPUs of one tier apart for kernels, in the order of the key.
+_MARKS = (
+    ("vnni", ("avx512_vnni", "avx_vnni")),
+    ("bf16", ("avx512_bf16",)),
+    ("fp16", ("avx512_fp16",)),
+    ("amx", ("amx_tile",)),
+)
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """Return the CPU features that the operating system lets programs use.
+
+    Names are those of ``/proc/cpuinfo``, or the psABI's where it has another one
+    (``sse3``, ``cmpxchg16b``, ``lzcnt``).  Empty on processors other than x86.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> "avx512f" in cpu.features() and "avx2" not in cpu.features()
+    False
+    """
+    return decode(cpuid, xcr0())
+
+
+def isas() -> tuple[registry.Isa, ...]:
+    """Return the ISA tiers that this CPU can run, lowest first.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> all(set(tier.features) <= cpu.features() for tier in cpu.isas())
+    True
+    """
+    return tuple(tier for tier in registry.ISAS if features().issuperset(tier.features))
+
+
+@functools.cache
+def caches() -> Caches:
+    """Return the cache sizes in bytes: L1 data and L2 of one core, L3 as shared.
+
+    A size that cannot be found out is replaced by a usual one (32 KiB, 1 MiB, 8 MiB).
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> cpu.caches().l1d >= 8192
+    True
+    """
+    return sizes(cpuid, affinity())
+
+
+def key() -> str:
+    """Return one line that names all that tuning results depend on in this CPU.
+
+    Tier, vector features beyond it, cache sizes, and the cores that this process may
+    use: ``v4 vnni bf16 l1d48K l2-1024K l3-32M c2``.  Records of the tuning database are
+    used where the key is the same.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> cpu.key().endswith(f" c{cpu.cores()}")
+    True
+    """
+    tiers, size = isas(), caches()
+    words = [tiers[-1].name if tiers else "base"]
+    words += [mark for mark, names in _MARKS if features().intersection(names)]
+    l3 = f"{size.l3 // MIB}M" if size.l3 % MIB == 0 else f"{size.l3 >> 10}K"
+    words += [f"l1d{size.l1d >> 10}K", f"l2-{size.l2 >> 10}K", f"l3-{l3}", f"c{cores()}"]
+    return " ".join(words)
+
+
+def describe() -> dict[str, object]:
+    """Return all of the above, and the CPU's own name, as plain values for a report.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> sorted(cpu.describe())
+    ['affinity', 'caches', 'cores', 'features', 'isas', 'key', 'name', 'quota']
+    """
+    return {
+        "name": brand(cpuid),
+        "key": key(),
+        "isas": [tier.name for tier in isas()],
+        "features": sorted(features()),
+        "caches": caches()._asdict(),
+        "affinity": list(affinity()),
+        "quota": quota(),
+        "cores": cores(),
+    }

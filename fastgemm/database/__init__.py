@@ -1,0 +1,185 @@
+"""The tuning database: JSON files that say which configuration was best for a problem.
+
+::
+
+    tuning_db/*.json  (shipped)  ┐
+                                 ├─ read and check ─▷ Database ─▷ exact(problem), near(problem)
+    FASTGEMM_DB, or the user's   ┘
+    data folder                  ◁─ write: lock, merge, replace ─  the tuner
+
+A file holds groups of records.  A group names the CPU key and the kernel set that it was
+measured with, and only the groups of this CPU and this build are used, so one file can
+serve several machines and survive an upgrade.
+
+Files are data from outside.  Every field is checked before a record is used; what does
+not pass is left out with one `DatabaseWarning` a file, and never stops a computation.
+`load` keeps no state: whoever calls it keeps the result.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+
+from .. import cpu as _cpu
+from ..problem import Record
+from .lookup import Database, FileReport
+from .reading import Contents, contents
+from .writing import DEFAULT_NAME, write
+
+__all__ = ["Database", "DatabaseWarning", "FileReport", "bundled_path", "load", "read", "user_path", "write"]
+
+SCHEMA_NAME = "schema.json"
+
+
+class DatabaseWarning(UserWarning):
+    """A tuning database file, or some of its records, cannot be used."""
+
+
+def load(*, kernels: str, cpu: str | None = None, isas: Collection[str] | None = None) -> Database:
+    """Read the shipped files, then the user's, and keep what fits this machine and build.
+
+    Parameters
+    ----------
+    kernels : str
+        Hash of the kernel set in use; records of another one are left out.
+    cpu : str, optional
+        CPU key; by default this machine's, `fastgemm.cpu.key`.
+    isas : collection of str, optional
+        Names of the ISA tiers that may run; by default all that this CPU has.  A file
+        cannot make a kernel run that the CPU lacks.
+
+    Returns
+    -------
+    Database
+
+    Warns
+    -----
+    DatabaseWarning
+        Once for each file with something that cannot be used, naming the file and the
+        first reason.  Missing files, and records for other machines, are no reason.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> len(database.load(kernels="no such kernel set"))
+    0
+    """
+    key = _cpu.key() if cpu is None else cpu
+    runnable = {tier.name for tier in _cpu.isas()} if isas is None else set(isas)
+    found = Database()
+    for override, path in [(False, p) for p in _files(bundled_path())] + [(True, p) for p in _files(user_path())]:
+        report = _add(found, path, key, kernels, runnable, override)
+        if report is not None:
+            found.files.append(report)
+    return found
+
+
+def _add(
+    found: Database, path: Path, key: str, kernels: str, runnable: Collection[str], override: bool
+) -> FileReport | None:
+    """Put a file's records into `found`; None for a file that does not exist."""
+    read_from = contents(path, only=(key, kernels))
+    if read_from is None:
+        return None
+    fit = [r for r in read_from.records if r.config.family == "numpy" or r.config.isa in runnable]
+    other = read_from.others + len(read_from.records) - len(fit)
+    found.add(fit, source=path, override=override)
+    reason = f"{other} for another CPU, build or ISA" if other else ""
+    if read_from.problems:
+        reason = read_from.problems[0]
+        left = f"{read_from.malformed} tuning record(s) skipped" if read_from.malformed else "tuning data skipped"
+        # The caller's own line is out of reach: it is a product somewhere.
+        warnings.warn(f"{path}: {left}: {reason}", DatabaseWarning, stacklevel=3)
+    return FileReport(path, len(fit), other + read_from.malformed, reason)
+
+
+def read(path: Path | str, *, cpu: str | None = None, kernels: str | None = None) -> tuple[list[Record], list[str]]:
+    """Read one database file.
+
+    Parameters
+    ----------
+    path : path
+        The file; a missing one is empty.
+    cpu, kernels : str, optional
+        Keep only the records of this CPU key, or of this kernel set; all by default.
+
+    Returns
+    -------
+    records : list of Record
+        The records that pass every check.
+    problems : list of str
+        What was wrong with the rest; empty for a sound file.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> database.read("no-such-file.json")
+    ([], [])
+    """
+    read_from = contents(Path(path), only=(cpu, kernels)) or Contents()
+    return read_from.records, read_from.problems
+
+
+def bundled_path() -> Path | None:
+    """Return the folder of the shipped files, None in a source tree that was not installed.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> folder = database.bundled_path()
+    >>> folder is None or (folder / "schema.json").is_file()
+    True
+    """
+    from importlib.resources import files  # 1.6 ms, and only needed here
+
+    try:
+        return Path(str(files("fastgemm.tuning_db")))
+    except ModuleNotFoundError:
+        return None
+
+
+def user_path() -> Path:
+    """Return the user's database: ``FASTGEMM_DB``, or a file in the user's data folder.
+
+    Of a folder, `load` reads every ``*.json`` and `write` writes ``tuning.json``.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> database.user_path().name != ""
+    True
+    """
+    named = os.environ.get("FASTGEMM_DB", "")
+    if named:
+        path = Path(os.path.expanduser(named))
+        # A folder that is still to be made says so by its last character only.
+        is_folder = named.endswith((os.sep, os.altsep or os.sep)) and not os.path.exists(path)
+        return path / DEFAULT_NAME if is_folder else path
+    return Path(_data_folder()) / "fastgemm" / DEFAULT_NAME
+
+
+def _data_folder() -> str:
+    # The same answers as platformdirs.user_data_dir, without the dependency.
+    if sys.platform == "win32":
+        return os.environ.get("LOCALAPPDATA") or os.path.expanduser(r"~\AppData\Local")
+    named = os.environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(named):  # the XDG specification says to ignore any other
+        return named
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support")
+    return os.path.expanduser("~/.local/share")
+
+
+def _files(path: Path | None) -> list[Path]:
+    """Return the file, or the ``*.json`` of the folder in order of name."""
+    if path is None or str(path) == os.devnull:  # FASTGEMM_DB=/dev/null: none, and no warning
+        return []
+    try:
+        names = sorted(os.listdir(path))
+    except (OSError, ValueError):
+        return [path]  # a file, a missing one, or a folder that reading will complain about
+    return [path / name for name in names if name.endswith(".json") and name != SCHEMA_NAME and name[0] != "."]

@@ -1,0 +1,223 @@
+"""Read a database file and check all of it; nothing that it contains raises.
+
+The fields and their types are those of `Problem`, `Config` and `Record`; the bounds are
+their constructors'; whether a configuration can run a problem is `Config.misfit`'s to say.
+Nothing of that is repeated here, nor may it be: the schema beside the shipped files is
+held against the same classes by a test.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from .. import registry
+from ..problem import Config, Problem, Record
+
+SCHEMA = 1
+# Some 150,000 records.  Parsing takes several times the size in memory.
+MAX_BYTES = 64 << 20
+# No product takes less than a nanosecond or more than four months.
+MIN_SECONDS, MAX_SECONDS = 1e-9, 1e7
+MAX_TRIALS = 1 << 40
+MAX_TEXT = 1000
+# A warning is one line: a file may hold numbers of a thousand digits.
+MAX_REASON = 200
+
+# What belongs to a group rather than to each of its records.
+SHARED = ("kernels",)
+FILE_FIELDS = ("$schema", "schema", "groups")
+GROUP_FIELDS = ("cpu", "kernels", "records")
+
+_FIELDS: dict[type, dict[str, tuple[type, bool]]] = {
+    kind: {
+        f.name: (get_type_hints(kind)[f.name], f.default is MISSING)
+        for f in fields(kind)
+        if not (kind is Record and f.name in SHARED)
+    }
+    for kind in (Problem, Config, Record)
+}
+_SPOKEN = {int: "an integer", float: "a number", str: "a string"}
+
+
+class _Twice(dict[str, Any]):
+    """An object with a key that occurs twice: readers of JSON differ on what that means."""
+
+
+@dataclass
+class Contents:
+    """What a file holds.
+
+    `records` passed every check, `malformed` were left out for `problems`, `others`
+    belong to another CPU or kernel set.  `foreign` are the groups of those, as they stand.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    malformed: int = 0
+    others: int = 0
+    problems: list[str] = field(default_factory=list)
+    foreign: list[dict[str, Any]] = field(default_factory=list)
+    # Set when the file as a whole could not be understood.
+    unreadable: bool = False
+    # The number of a schema that this version does not know.
+    newer: bool = False
+
+
+def contents(path: Path, only: tuple[str | None, str | None] = (None, None)) -> Contents | None:
+    """Read and check a file; None when there is none.
+
+    Only the groups of the CPU key and the kernel set in `only` are checked record by
+    record (None: any).
+    """
+    try:
+        data = _bytes(path)
+        return None if data is None else parse(data, only)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except RecursionError:
+        reason = "nested too deeply"
+    except MemoryError:
+        reason = "not enough memory to read it"
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 text (byte {error.start})"
+    except ValueError as error:
+        reason = f"not JSON: {error}"
+    return Contents(problems=[_short(reason)], unreadable=True)
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        status = path.stat()
+        # Not opened before that is clear: opening a pipe waits for somebody to write.
+        if stat.S_ISDIR(status.st_mode):
+            raise OSError("it is a folder" if os.access(path, os.R_OK) else "a folder without permission to read it")
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        if status.st_size > MAX_BYTES:
+            raise OSError(f"larger than {MAX_BYTES >> 20} MiB")
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if len(data) > MAX_BYTES:
+        raise OSError(f"larger than {MAX_BYTES >> 20} MiB")
+    if not data.strip():
+        raise OSError("empty file")
+    return data
+
+
+def parse(data: bytes, only: tuple[str | None, str | None] = (None, None)) -> Contents:
+    """Check the text of a file.  Raises ValueError or RecursionError when it is no JSON."""
+    # Editors on Windows put a byte order mark before UTF-8; it carries nothing.
+    top = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object)
+    found = Contents()
+    try:
+        _known(top, FILE_FIELDS, "the file")
+        if type(top.get("schema")) is not int:
+            raise TypeError("'schema' must be an integer")
+        if top["schema"] != SCHEMA:
+            found.newer = top["schema"] > SCHEMA
+            raise ValueError(f"schema {top['schema']}; this version reads {SCHEMA}")
+        groups = _typed(top, "groups", list)
+    except (TypeError, ValueError) as error:
+        found.problems.append(_short(str(error)))
+        found.unreadable = True
+        return found
+    for at, group in enumerate(groups):
+        try:
+            _group(found, group, only)
+        except (TypeError, ValueError) as error:
+            found.problems.append(_short(f"groups[{at}]: {error}"))
+    return found
+
+
+def _group(found: Contents, group: Any, only: tuple[str | None, str | None]) -> None:
+    _known(group, GROUP_FIELDS, "a group")
+    names = cpu, kernels = _typed(group, "cpu", str), _typed(group, "kernels", str)
+    records = _typed(group, "records", list)
+    if any(wanted is not None and wanted != name for wanted, name in zip(only, names, strict=True)):
+        found.others += len(records)
+        found.foreign.append(group)
+        return
+    for at, record in enumerate(records):
+        try:
+            found.records.append(decode(record, kernels))
+        except (TypeError, ValueError) as error:
+            found.malformed += 1
+            found.problems.append(_short(f"record {at} for {cpu!r}: {error}"))
+
+
+def decode(data: Any, kernels: str) -> Record:
+    """Make a record of its JSON object.  Raises TypeError or ValueError with the reason."""
+    record: Record = _build(Record, data, "record", kernels=kernels)
+    for name in ("seconds", "baseline_seconds"):
+        if not MIN_SECONDS <= getattr(record, name) <= MAX_SECONDS:
+            raise ValueError(f"{name} must be between {MIN_SECONDS:g} and {MAX_SECONDS:g}, not {getattr(record, name)}")
+    if not 0 <= record.trials <= MAX_TRIALS:
+        raise ValueError(f"trials must be between 0 and {MAX_TRIALS}, not {record.trials}")
+    if record.problem.dtype != record.problem.row.name:
+        raise ValueError(f"dtype must be {record.problem.row.name!r}, not {record.problem.dtype!r}")
+    registry.isa(record.config.isa)  # numpy's as well, which Config leaves alone
+    reason = record.config.misfit(record.problem)
+    if reason is not None:
+        raise ValueError(reason)
+    return record
+
+
+def _build(kind: type, data: Any, where: str, **given: str) -> Any:
+    expected = _FIELDS[kind]
+    _known(data, expected, where)
+    values: dict[str, Any] = dict(given)
+    for name, (type_, required) in expected.items():
+        if name in data:
+            value = data[name]
+            values[name] = _build(type_, value, name) if type_ in _FIELDS else _scalar(name, value, type_)
+        elif required:
+            raise ValueError(f"{where} lacks {name!r}")
+    return kind(**values)
+
+
+def _scalar(name: str, value: Any, type_: type[Any]) -> Any:
+    # type() rather than isinstance: True is an int to Python and none to a reader.
+    if type_ is float and type(value) in (int, float):
+        if not -MAX_SECONDS <= value <= MAX_SECONDS:  # False for NaN; a huge int has no float
+            raise ValueError(f"{name} must be finite and at most {MAX_SECONDS:g}, not {value}")
+        return float(value)
+    if type(value) is not type_:
+        shown = f" ({value})" if isinstance(value, float) and not math.isfinite(value) else ""
+        raise TypeError(f"{name} must be {_SPOKEN[type_]}, not {type(value).__name__}{shown}")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise ValueError(f"{name} is longer than {MAX_TEXT} characters")
+    return value
+
+
+def _known(data: Any, expected: Any, where: str) -> None:
+    if isinstance(data, _Twice):
+        raise ValueError(f"{where} has a key twice")
+    if type(data) is not dict:
+        raise TypeError(f"{where} must be an object, not {type(data).__name__}")
+    for name in data:
+        if name not in expected:
+            raise ValueError(f"{where} has an unknown field {name!r}")
+
+
+def _typed(data: dict[str, Any], name: str, type_: type) -> Any:
+    value = data.get(name)
+    if type(value) is not type_:
+        raise TypeError(f"{name!r} must be {'a list' if type_ is list else 'a string'}, not {type(value).__name__}")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else _Twice(made)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_REASON else line[: MAX_REASON - 3] + "..."

@@ -1,0 +1,137 @@
+"""The ladder: which configuration computes a problem.
+
+    forced      inside ``with forced(config)``, for tests and experiments
+    exact       the tuning database has this very problem
+    near        it has one whose sizes are close
+    heuristic   the rules of `fastgemm.heuristic`
+    numpy       no kernels for this CPU
+
+`plan_for` is asked once for each problem; the driver's cache remembers the plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from . import database, heuristic, kernels
+from .driver import _driver
+from .plan import Plan
+from .problem import Config, Problem, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A configuration, the rung of the ladder that gave it, and why."""
+
+    config: Config
+    rung: str
+    why: str
+    record: Record | None = None
+
+
+_lock = threading.Lock()
+_database: database.Database | None = None
+_forced: Config | None = None
+
+
+def tuned() -> database.Database:
+    """Return the tuning database, read at first use."""
+    global _database
+    if _database is None:
+        with _lock:
+            if _database is None:
+                _database = database.load(kernels=kernels.kernel_hash())
+    return _database
+
+
+def reload() -> None:
+    """Read the database files again; every call is resolved anew."""
+    global _database
+    with _lock:
+        _database = None
+    _driver.forget_plans()
+
+
+@contextmanager
+def forced(config: Config) -> Iterator[None]:
+    """Send every call of the process through one configuration, as far as it fits.
+
+    A call that it does not fit raises no error: the next rung takes it, and `explain` says so.
+
+    Raises
+    ------
+    RuntimeError
+        If this CPU or this build lacks the configuration's ISA tier.
+
+    Examples
+    --------
+    >>> from fastgemm import dispatch, heuristic, problem
+    >>> p = problem.Problem("f32", 32, 32, 32)
+    >>> with dispatch.forced(heuristic.config(p).replace(pack="b")):
+    ...     dispatch.resolve(p).rung
+    'forced'
+    """
+    global _forced
+    if config.family != "numpy":
+        kernels.load(config.isa)
+    before, _forced = _forced, config
+    _driver.forget_plans()
+    try:
+        yield
+    finally:
+        _forced = before
+        _driver.forget_plans()
+
+
+def resolve(problem: Problem) -> Decision:
+    """Go down the ladder."""
+    skipped = ""
+    if _forced is not None:
+        misfit = _forced.misfit(problem)
+        if misfit is None:
+            return Decision(_forced, "forced", "inside dispatch.forced()")
+        skipped = f"the forced configuration does not fit ({misfit}); "
+    tier = kernels.active_isa()
+    if tier is None:
+        return Decision(Config(family="numpy"), "numpy", skipped + "no kernels of this build run on this CPU")
+    db = tuned()
+    record = db.exact(problem)
+    if record is not None and _usable(record, tier.name):
+        return Decision(record.config, "exact", skipped + "tuned on this CPU for this very problem", record)
+    record = db.near(problem)
+    if record is not None and _usable(record, tier.name):
+        p = record.problem
+        stack = f" x {p.batch}" if p.batch > 1 else ""
+        why = f"tuned on this CPU for {p.m} x {p.n} x {p.k}{stack}, which is close"
+        return Decision(record.config, "near", skipped + why, record)
+    return Decision(heuristic.config(problem, tier), "heuristic", skipped + "not tuned: from cache sizes and tile costs")
+
+
+def _usable(record: Record, active: str) -> bool:
+    # FASTGEMM_ISA holds for the database too.
+    return record.config.family == "numpy" or record.config.isa == active
+
+
+def plan_for(problem: Problem) -> Plan:
+    """Return the plan of a problem; record the problem where FASTGEMM_LOG_UNTUNED asks for it."""
+    decision = resolve(problem)
+    log = os.environ.get("FASTGEMM_LOG_UNTUNED")
+    if log and decision.rung in ("near", "heuristic"):
+        _log(log, problem)
+    return Plan(problem, decision.config)
+
+
+def _log(path: str, problem: Problem) -> None:
+    # One line, one write, opened for appending: lines of several processes do not mix.
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(problem)) + "\n")
+    except OSError as error:
+        os.environ.pop("FASTGEMM_LOG_UNTUNED", None)
+        warnings.warn(f"FASTGEMM_LOG_UNTUNED={path}: {error.strerror}; not logging", RuntimeWarning, stacklevel=2)

@@ -1,0 +1,72 @@
+"""What a kernel module hands to the driver: C function pointers and nothing of Python.
+
+Units.  Every stride and every width here counts *real components*: a complex64 matrix is
+a matrix of floats with twice the columns, and its rows may start at any whole number
+of floats.  ``part`` is 1 for real and 2 for complex types.
+"""
+
+cdef enum:
+    MAX_ROWS = 20      # tallest microkernel of the registry, in real rows
+    MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
+    MAX_DTYPES = 4
+
+cdef struct store_t:
+    # How a finished tile goes to memory: C = alpha * AB + beta * C.
+    int alpha_is_one
+    int beta_kind       # 0: C is not read; 1: C is added; 2: beta * C is added
+    double alpha[2]
+    double beta[2]
+
+# C[rows x width] = the store of sum over p of A[i, p] * B[p, j].
+# The kernel's rows and vectors are fixed when it is compiled.  `b_tail` and `c_tail` are the
+# live components (1 .. vector length) of the last vector of B's rows and of C's rows.
+# Lanes of B past b_tail repeat its last column, so that they raise no floating-point
+# flag which a live column does not raise; lanes of C past c_tail are neither read nor written.
+# B's and C's columns must be adjacent; A may have any strides.
+ctypedef void (*micro_t)(
+    Py_ssize_t k,
+    const void* a, Py_ssize_t rs_a, Py_ssize_t cs_a,
+    const void* b, Py_ssize_t rs_b,
+    void* c, Py_ssize_t rs_c,
+    int b_tail, int c_tail, const store_t* store) noexcept nogil
+
+# One micropanel of A: out[p][i] for p < k, i < rows.
+ctypedef void (*pack_a_t)(
+    Py_ssize_t k, Py_ssize_t rows,
+    const void* a, Py_ssize_t rs, Py_ssize_t cs, void* out) noexcept nogil
+
+# One micropanel of B: out[p][j] for p < k, j < vectors * length, of which `width` are live;
+# the others repeat the last column.
+ctypedef void (*pack_b_t)(
+    Py_ssize_t k, Py_ssize_t width, Py_ssize_t vectors,
+    const void* b, Py_ssize_t rs, Py_ssize_t cs, void* out) noexcept nogil
+
+# A finished tile of plain products goes to a C of any strides, or with any alpha and beta.
+ctypedef void (*update_t)(
+    Py_ssize_t rows, Py_ssize_t columns,
+    const void* tile, Py_ssize_t rs_tile,
+    void* c, Py_ssize_t rs_c, Py_ssize_t cs_c, const store_t* store) noexcept nogil
+
+# y (1 x n) = x (1 x k) @ B (k x n), added to y where beta_kind is not 0.  y is contiguous; so is
+# x for the column kernel.
+ctypedef void (*gemv_t)(
+    Py_ssize_t k, Py_ssize_t n,
+    const void* x, Py_ssize_t inc_x,
+    const void* b, Py_ssize_t rs, Py_ssize_t cs,
+    void* y, Py_ssize_t inc_y, const store_t* store) noexcept nogil
+
+# A register-only loop of `rounds` times `accumulators` multiply-adds; returns their sum.
+ctypedef double (*peak_t)(Py_ssize_t rounds) noexcept nogil
+
+cdef struct kernels_t:
+    int length          # real components in a vector
+    int part
+    int real_bytes
+    int peak_flops      # operations in one round of `peak`
+    micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
+    pack_a_t pack_a
+    pack_b_t pack_b
+    update_t update
+    peak_t peak
+    gemv_t gemv_rows      # B's columns adjacent: its rows are added up
+    gemv_t gemv_columns   # B's rows adjacent: one dot product a column

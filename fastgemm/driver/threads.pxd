@@ -1,0 +1,153 @@
+"""Threads as the driver needs them: workspaces, binding, fork guard, floating-point flags.
+
+cimported by ``_driver.pyx`` alone: the C below has state (thread-local pointers), and a second
+module would get a second copy of it.
+
+Workspaces
+    Each OS thread keeps one buffer and grows it on demand; it is freed when the thread ends.
+    Fresh memory costs more than a product (first touch of 1 MiB: 0.8 ms on a Zen 5 virtual machine),
+    so nothing is freed between calls.
+Binding
+    libgomp's workers, left alone, wake up on the caller's core after a pause and wait
+    for it at the barrier: 4 to 8 ms for a product of 0.4.  Each worker binds itself, once, to one of
+    the cores that the caller may use, beginning behind the one where the caller runs: 0.5 ms.  The
+    caller's own mask is never touched.  OMP_PROC_BIND, GOMP_CPU_AFFINITY or FASTGEMM_BIND=0 leave it to the user.
+Fork
+    A child has libgomp's records of a team but not its threads, and would wait for them
+    for ever.  Once this process has had a team, its children compute with one thread.
+Flags
+    Floating-point flags and rounding modes belong to a thread.  A worker takes over the caller's
+    modes, and its flags go back to the caller, where NumPy looks for them.
+"""
+
+from fastgemm.driver.floats cimport fg_float_state  # its C comes first
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <stdlib.h>
+    #include <stdint.h>
+    #include <pthread.h>
+    #ifdef __linux__
+    #include <sched.h>
+    #endif
+    #ifdef _OPENMP
+    #include <omp.h>
+    #define fg_team_size() omp_get_num_threads()
+    #define fg_has_openmp() 1
+    #define fg_in_parallel() omp_in_parallel()
+    #define fg_barrier() _Pragma("omp barrier")
+    #else
+    #define fg_team_size() 1
+    #define fg_has_openmp() 0
+    #define fg_in_parallel() 0
+    #define fg_barrier()
+    #endif
+
+    /* ---- workspaces ---- */
+    static __thread void *fg_space = NULL;
+    static __thread size_t fg_space_size = 0;
+    static pthread_key_t fg_space_key;
+    static void fg_space_free(void *space) { free(space); }
+
+    static void *fg_workspace(size_t bytes) {
+        if (bytes <= fg_space_size && fg_space) return fg_space;
+        size_t size = (bytes + 0xffff) & ~(size_t)0xffff;
+        pthread_setspecific(fg_space_key, NULL);
+        free(fg_space);
+        fg_space = aligned_alloc(4096, size);
+        fg_space_size = fg_space ? size : 0;
+        if (fg_space && pthread_setspecific(fg_space_key, fg_space)) {
+            free(fg_space);
+            fg_space = NULL;
+            fg_space_size = 0;
+        }
+        return fg_space;
+    }
+
+    /* ---- fork ---- */
+    static volatile int fg_had_team = 0, fg_is_orphan = 0;
+    static void fg_in_child(void) { if (fg_had_team) fg_is_orphan = 1; }
+
+    /* ---- binding ---- */
+    static int fg_bind = 1;
+    static __thread int fg_bound = 0;
+    #ifdef __linux__
+    static void fg_bind_worker(int id, int caller_cpu, const cpu_set_t *allowed) {
+        int count = CPU_COUNT(allowed), first = 0, wanted, cpu;
+        for (cpu = 0; cpu < CPU_SETSIZE && cpu < caller_cpu; cpu++) first += CPU_ISSET(cpu, allowed) != 0;
+        if (count < 2) return;
+        wanted = (first + id) % count;
+        for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, allowed) && wanted-- == 0) {
+                cpu_set_t one;
+                CPU_ZERO(&one);
+                CPU_SET(cpu, &one);
+                sched_setaffinity(0, sizeof one, &one);
+                return;
+            }
+    }
+    #endif
+
+    typedef struct {
+        unsigned state;     /* the caller's modes and flags on entry */
+        unsigned flags;     /* those of the workers, gathered */
+        int failed;
+        int cpu;
+    } fg_team;
+
+    static void fg_team_open(fg_team *team) {
+        team->state = fg_float_state();
+        team->flags = 0;
+        team->failed = 0;
+        fg_had_team = 1;
+    #ifdef __linux__
+        team->cpu = sched_getcpu();
+    #else
+        team->cpu = 0;
+    #endif
+    }
+    static void fg_worker_enter(fg_team *team, int id) {
+        if (id == 0) return;
+        fg_set_float_state(team->state & ~FG_FLAGS);
+    #ifdef __linux__
+        if (fg_bind && !fg_bound) {
+            /* A worker inherits the mask of the thread that created it: the caller's. */
+            cpu_set_t allowed;
+            fg_bound = 1;
+            if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) fg_bind_worker(id, team->cpu, &allowed);
+        }
+    #endif
+    }
+    static void fg_team_fail(fg_team *team) { __atomic_store_n(&team->failed, 1, __ATOMIC_RELAXED); }
+    static void fg_worker_leave(fg_team *team, int id) {
+        if (id == 0) return;
+        unsigned flags = fg_float_state() & FG_FLAGS;
+        if (flags) __atomic_fetch_or(&team->flags, flags, __ATOMIC_RELAXED);
+    }
+    static void fg_team_close(fg_team *team) {
+        if (team->flags) fg_set_float_state(fg_float_state() | team->flags);
+    }
+
+    static int fg_threads_init(int bind) {
+        fg_bind = bind;
+        if (pthread_key_create(&fg_space_key, fg_space_free)) return -1;
+        return pthread_atfork(NULL, NULL, fg_in_child);
+    }
+    """
+    ctypedef struct fg_team:
+        int failed
+    int fg_team_size() nogil
+    int fg_has_openmp() nogil
+    int fg_in_parallel() nogil
+    void fg_barrier() nogil
+    void* fg_workspace(size_t) nogil
+    const int fg_is_orphan
+    void fg_team_open(fg_team*) nogil
+    void fg_team_fail(fg_team*) nogil
+    void fg_team_close(fg_team*) nogil
+    void fg_worker_enter(fg_team*, int) nogil
+    void fg_worker_leave(fg_team*, int) nogil
+    int fg_threads_init(int) nogil

@@ -1,0 +1,193 @@
+"""explain() and show_config(): what the library does here, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from . import cpu, dispatch, kernels, registry, threads
+from .driver import _driver
+from .problem import Config, Problem, Record
+
+
+class Explanation:
+    """What `explain` returns: attributes to read, and a text when printed.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem after normalising to a row-major output.
+    config : Config
+        How it is computed.
+    rung : str
+        forced, exact, near, heuristic or numpy.
+    why : str
+        The reason in words.
+    record : Record or None
+        The tuning result behind it.
+    predicted_gflops : float or None
+        The tile-cost estimate; None for NumPy and gemv.
+    """
+
+    def __init__(self, problem: Problem, decision: dispatch.Decision) -> None:
+        self.problem = problem
+        self.config: Config = decision.config
+        self.rung = decision.rung
+        self.why = decision.why
+        self.record: Record | None = decision.record
+
+    def __repr__(self) -> str:
+        p, c = self.problem, self.config
+        stack = f", {p.batch} of them" if p.batch > 1 else ""
+        lines = [f"{p.dtype} {p.m} x {p.n} x {p.k}{stack}, layout {p.layout}, up to {p.threads} threads",
+                 f"rung: {self.rung} ({self.why})"]
+        if c.family == "numpy":
+            lines.append("computed by np.matmul")
+        elif c.family == "gemv":
+            lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
+                         f"{c.threads} threads over {c.split}")
+        else:
+            name = registry.variant(c.family, p.row, registry.isa(c.isa), c.mr, c.nr)
+            packed = {"none": "nothing", "b": "B", "ab": "A and B"}[c.pack]
+            lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
+        if self.record is not None:
+            lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s "
+                         f"({self.record.baseline_seconds / self.record.seconds:.2f} times the heuristic)")
+        return "\n".join(lines)
+
+
+def explain(
+    a: Any = None,
+    b: Any = None,
+    *,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    dtype: Any = np.float32,
+    batch: int = 1,
+    layout: str = "nn",
+    num_threads: int | None = None,
+) -> Explanation:
+    """Say how a product would be computed, and why.
+
+    Parameters
+    ----------
+    a, b : ndarray, optional
+        The operands of a call; or give sizes instead:
+    m, n, k : int
+        The product's sizes.
+    dtype : dtype
+        Element type, float32 by default.
+    batch : int
+        Products in the stack.
+    layout : str
+        Two letters for A and B: n (C order), t (Fortran order), g (any strides).
+    num_threads : int, optional
+        As if that many threads were allowed.
+
+    Returns
+    -------
+    Explanation
+        It prints as a short text; `rung`, `config`, `why` and `record` are its attributes.
+
+    Examples
+    --------
+    >>> import fastgemm
+    >>> fastgemm.explain(m=512, n=512, k=512).config.family
+    'gemm'
+    """
+    allowed = threads.get_num_threads() if num_threads is None else num_threads
+    if a is not None or b is not None:
+        if a is None or b is None or not (m is None and n is None and k is None):
+            raise TypeError("explain takes two arrays, or m, n and k")
+        problem = _of_arrays(np.asarray(a), np.asarray(b), allowed)
+    elif m is None or n is None or k is None:
+        raise TypeError("explain takes two arrays, or m, n and k")
+    else:
+        problem = _of_sizes(np.dtype(dtype), m, n, k, batch, layout, allowed)
+    if isinstance(problem, str):
+        raise ValueError(f"explain: {problem}")
+    return Explanation(problem, dispatch.resolve(problem))
+
+
+def _of_sizes(dtype: np.dtype[Any], m: int, n: int, k: int, batch: int, layout: str, allowed: int) -> Problem:
+    if n == 1 and m > 1:
+        # As the hot path does it: a column is computed as the transposed row.
+        turned = {"n": "t", "t": "n", "g": "g"}
+        m, n, layout = n, m, "n" + turned[layout[0]]
+    return Problem(registry.dtype(dtype.name).name, m, n, k, batch, layout, allowed)
+
+
+def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -> Problem | str:
+    dtype = np.result_type(a, b)
+    if a.ndim == 0 or b.ndim == 0:
+        return "operands need at least one dimension"
+    left = a[None, :] if a.ndim == 1 else a
+    right = b[:, None] if b.ndim == 1 else b
+    m, k = left.shape[-2:]
+    n = right.shape[-1]
+    if right.shape[-2] != k:
+        return f"the inner sizes differ: {k} and {right.shape[-2]}"
+    batch = int(np.prod(np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), dtype=np.int64))
+    if 0 in (m, n, k, batch):
+        return "an empty product takes no kernel"
+    if n == 1 and m > 1:
+        left, right, m, n = np.swapaxes(right, -1, -2), np.swapaxes(left, -1, -2), n, m
+    return Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed)
+
+
+def _letter(x: np.ndarray[Any, Any]) -> str:
+    rows, cols = x.shape[-2:]
+    if cols == 1 or x.strides[-1] == x.itemsize:
+        return "n"
+    return "t" if rows == 1 or x.strides[-2] == x.itemsize else "g"
+
+
+def configuration() -> dict[str, Any]:
+    """Return what `show_config` prints, as a dictionary."""
+    from . import __version__
+
+    tier = kernels.active_isa()
+    files = [
+        {"path": str(path), "records": used, "skipped": skipped, "reason": reason}
+        for path, used, skipped, reason in dispatch.tuned().files
+    ]
+    return {
+        "version": __version__,
+        "numpy": np.__version__,
+        "isa": tier.name if tier else None,
+        "isa_available": [t.name for t in kernels.runnable()],
+        "kernels": kernels.kernel_hash(),
+        "openmp": bool(_driver.openmp),
+        "threads": threads.get_num_threads(),
+        "cpu": cpu.describe(),
+        "cpu_key": cpu.key(),
+        "database": files,
+    }
+
+
+def show_config(mode: str = "stdout") -> dict[str, Any] | None:
+    """Print the CPU, the ISA tier in use, caches, cores, threads and database files.
+
+    Parameters
+    ----------
+    mode : {"stdout", "dict"}
+        Print, or return a dictionary.
+
+    Examples
+    --------
+    >>> import fastgemm
+    >>> fastgemm.show_config(mode="dict")["threads"] == fastgemm.get_num_threads()
+    True
+    """
+    if mode == "dict":
+        return configuration()
+    if mode != "stdout":
+        raise ValueError(f"mode must be 'stdout' or 'dict', not {mode!r}")
+    found = configuration()
+    if not found["openmp"]:
+        found["openmp"] = "no: built by a compiler without OpenMP, every call runs on one thread"
+    print(json.dumps(found, indent=2, default=str))
+    return None

@@ -1,0 +1,123 @@
+"""Compiled kernels: which there are, which this CPU may run, and loading them.
+
+A kernel module is compiled with its tier's flags and may execute that tier's
+instructions as soon as it is imported, so nothing here imports one before
+`fastgemm.cpu` has confirmed the features.  One tier is loaded at first use; the tuner
+and the tests may load others that the CPU can run.
+
+    gemm.pyx.tp   microkernels, packing, tile stores      simd.pxd   vector types
+    gemv.pyx.tp   one row of output                       (driver/abi.pxd says what the driver calls)
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import threading
+import time
+
+from .. import cpu, registry
+from ..driver import _driver
+
+_loaded: dict[str, str] = {}
+_lock = threading.Lock()
+
+
+def available() -> tuple[tuple[str, str], ...]:
+    """Return the (family, ISA tier) pairs that this installation was built with."""
+    return tuple(
+        (family.name, tier.name)
+        for family in registry.FAMILIES
+        for tier in registry.ISAS
+        if importlib.util.find_spec(registry.module(family.name, tier)) is not None
+    )
+
+
+def runnable() -> tuple[registry.Isa, ...]:
+    """Return the tiers that are built in and that this CPU runs, lowest first."""
+    built = set(available())
+    return tuple(tier for tier in cpu.isas() if all((f.name, tier.name) in built for f in registry.FAMILIES))
+
+
+def active_isa() -> registry.Isa | None:
+    """Return the tier that calls use: the best there is, or the one that FASTGEMM_ISA names.
+
+    Returns
+    -------
+    Isa or None
+        None when no tier runs here; every product then goes to NumPy.
+
+    Raises
+    ------
+    RuntimeError
+        If FASTGEMM_ISA names a tier that this CPU or this build does not have.
+    """
+    tiers = runnable()
+    forced = os.environ.get("FASTGEMM_ISA", "")
+    if not forced:
+        return tiers[-1] if tiers else None
+    for tier in tiers:
+        if tier.name == forced:
+            return tier
+    names = ", ".join(tier.name for tier in tiers) or "none"
+    known = ", ".join(tier.name for tier in registry.ISAS)
+    if forced not in {tier.name for tier in registry.ISAS}:
+        raise RuntimeError(f"FASTGEMM_ISA={forced!r} is not a tier; the tiers are {known}")
+    raise RuntimeError(f"FASTGEMM_ISA={forced!r} cannot be used here; this CPU and this build have: {names}")
+
+
+def load(name: str) -> None:
+    """Load the kernels of one tier into the driver.
+
+    Raises
+    ------
+    RuntimeError
+        If this CPU or this build does not have the tier.
+    """
+    if name in _loaded:
+        return
+    with _lock:
+        if name in _loaded:
+            return
+        tier = registry.isa(name)
+        if tier not in runnable():
+            raise RuntimeError(f"kernels for {name} cannot run here")
+        kernel_set = ""
+        for family in registry.FAMILIES:
+            module = importlib.import_module(registry.module(family.name, tier))
+            _driver.add_kernels(tier.level, module.tables())
+            kernel_set = module.KERNEL_HASH
+        _loaded[name] = kernel_set
+
+
+def kernel_hash() -> str:
+    """Return the hash of all kernel sources of this build, "" where no tier runs."""
+    tier = active_isa()
+    if tier is None:
+        return ""
+    load(tier.name)
+    return _loaded[tier.name]
+
+
+def peak(dtype: str, isa: str, rounds: int = 20_000_000) -> tuple[int, float]:
+    """Run multiply-adds in registers alone: the most that one core can do.
+
+    Parameters
+    ----------
+    dtype, isa : str
+        Registry names.
+    rounds : int
+        Length of the loop.
+
+    Returns
+    -------
+    flops : int
+        Operations done.
+    seconds : float
+        Time that they took.
+    """
+    load(isa)
+    start = time.perf_counter()
+    flops = _driver.peak(registry.isa(isa).level, registry.dtype(dtype).code, rounds)
+    return flops, time.perf_counter() - start

@@ -1,0 +1,156 @@
+"""Vector types, which Cython takes for scalars, and what they cannot say.
+
+``vf32`` and ``vf64`` are gcc vector types of FASTGEMM_VECTOR_BYTES bytes without alignment, so that
+``acc += a[i] * b`` in a template compiles to one broadcast and one multiply-add, on every tier.
+Only partial vectors need intrinsics.
+
+``tail`` functions read n live components and repeat the last column (a pair for complex
+numbers) in the lanes behind it: no byte past the live ones is touched, and no lane can raise a
+floating-point flag that a live one does not raise.
+"""
+
+cdef extern from *:
+    """
+    #ifndef FASTGEMM_SIMD
+    #define FASTGEMM_SIMD
+    #include <string.h>
+    #if defined(__x86_64__) || defined(__i386__)
+    #include <immintrin.h>
+    #endif
+    typedef float vf32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
+    typedef double vf64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
+    typedef int vi32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
+    typedef long long vi64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
+    static const vf32 ZERO_f32 = {0};
+    static const vf64 ZERO_f64 = {0};
+
+    static inline vf32 load_f32(const float *p) { return *(const vf32 *)p; }
+    static inline vf64 load_f64(const double *p) { return *(const vf64 *)p; }
+    static inline void store_f32(float *p, vf32 v) { *(vf32 *)p = v; }
+    static inline void store_f64(double *p, vf64 v) { *(vf64 *)p = v; }
+
+    /* acc_re holds re(a) * b, acc_im holds im(a) * b, both interleaved: give the complex product. */
+    #if FASTGEMM_VECTOR_BYTES == 64
+    #define SWAP_32 {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}
+    #define SIGN_32 {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1}
+    #define SWAP_64 {1, 0, 3, 2, 5, 4, 7, 6}
+    #define SIGN_64 {-1, 1, -1, 1, -1, 1, -1, 1}
+    #elif FASTGEMM_VECTOR_BYTES == 32
+    #define SWAP_32 {1, 0, 3, 2, 5, 4, 7, 6}
+    #define SIGN_32 {-1, 1, -1, 1, -1, 1, -1, 1}
+    #define SWAP_64 {1, 0, 3, 2}
+    #define SIGN_64 {-1, 1, -1, 1}
+    #else
+    #define SWAP_32 {1, 0, 3, 2}
+    #define SIGN_32 {-1, 1, -1, 1}
+    #define SWAP_64 {1, 0}
+    #define SIGN_64 {-1, 1}
+    #endif
+    static inline vf32 swap_f32(vf32 v) { const vi32 order = SWAP_32; return __builtin_shuffle(v, order); }
+    static inline vf64 swap_f64(vf64 v) { const vi64 order = SWAP_64; return __builtin_shuffle(v, order); }
+    static inline vf32 combine_f32(vf32 acc_re, vf32 acc_im) {
+        const vf32 sign = SIGN_32;
+        return acc_re + sign * swap_f32(acc_im);
+    }
+    static inline vf64 combine_f64(vf64 acc_re, vf64 acc_im) {
+        const vf64 sign = SIGN_64;
+        return acc_re + sign * swap_f64(acc_im);
+    }
+
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    #define LIVE_f32(n) ((__mmask16)((1u << (n)) - 1u))
+    #define LIVE_f64(n) ((__mmask8)((1u << (n)) - 1u))
+    static inline vf32 part_f32(const float *p, int n) { return (vf32)_mm512_maskz_loadu_ps(LIVE_f32(n), p); }
+    static inline vf64 part_f64(const double *p, int n) { return (vf64)_mm512_maskz_loadu_pd(LIVE_f64(n), p); }
+    static inline void store_part_f32(float *p, vf32 v, int n) { _mm512_mask_storeu_ps(p, LIVE_f32(n), (__m512)v); }
+    static inline void store_part_f64(double *p, vf64 v, int n) { _mm512_mask_storeu_pd(p, LIVE_f64(n), (__m512d)v); }
+    static inline vf32 tail_f32_1(const float *p, int n) {
+        return (vf32)_mm512_mask_loadu_ps(_mm512_set1_ps(p[n - 1]), LIVE_f32(n), p);
+    }
+    static inline vf64 tail_f64_1(const double *p, int n) {
+        return (vf64)_mm512_mask_loadu_pd(_mm512_set1_pd(p[n - 1]), LIVE_f64(n), p);
+    }
+    static inline vf32 tail_f32_2(const float *p, int n) {
+        double pair;
+        memcpy(&pair, p + n - 2, 8);
+        return (vf32)_mm512_mask_loadu_ps(_mm512_castpd_ps(_mm512_set1_pd(pair)), LIVE_f32(n), p);
+    }
+    static inline vf64 tail_f64_2(const double *p, int n) {
+        return (vf64)_mm512_mask_loadu_pd(_mm512_broadcast_f64x2(_mm_loadu_pd(p + n - 2)), LIVE_f64(n), p);
+    }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    static const int WINDOW_32[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const long long WINDOW_64[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+    static inline __m256i live_f32(int n) { return _mm256_loadu_si256((const __m256i *)(WINDOW_32 + 8 - n)); }
+    static inline __m256i live_f64(int n) { return _mm256_loadu_si256((const __m256i *)(WINDOW_64 + 4 - n)); }
+    static inline vf32 part_f32(const float *p, int n) { return (vf32)_mm256_maskload_ps(p, live_f32(n)); }
+    static inline vf64 part_f64(const double *p, int n) { return (vf64)_mm256_maskload_pd(p, live_f64(n)); }
+    /* A masked store is microcoded on some AMD cores: only where the vector is really partial. */
+    static inline void store_part_f32(float *p, vf32 v, int n) {
+        if (n == 8) store_f32(p, v); else _mm256_maskstore_ps(p, live_f32(n), (__m256)v);
+    }
+    static inline void store_part_f64(double *p, vf64 v, int n) {
+        if (n == 4) store_f64(p, v); else _mm256_maskstore_pd(p, live_f64(n), (__m256d)v);
+    }
+    static inline vf32 tail_f32_1(const float *p, int n) {
+        __m256i live = live_f32(n);
+        return (vf32)_mm256_blendv_ps(_mm256_set1_ps(p[n - 1]), _mm256_maskload_ps(p, live), _mm256_castsi256_ps(live));
+    }
+    static inline vf64 tail_f64_1(const double *p, int n) {
+        __m256i live = live_f64(n);
+        return (vf64)_mm256_blendv_pd(_mm256_set1_pd(p[n - 1]), _mm256_maskload_pd(p, live), _mm256_castsi256_pd(live));
+    }
+    static inline vf32 tail_f32_2(const float *p, int n) {
+        __m256i live = live_f32(n);
+        double pair;
+        memcpy(&pair, p + n - 2, 8);
+        return (vf32)_mm256_blendv_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)), _mm256_maskload_ps(p, live),
+                                      _mm256_castsi256_ps(live));
+    }
+    static inline vf64 tail_f64_2(const double *p, int n) {
+        __m256i live = live_f64(n);
+        __m128d pair = _mm_loadu_pd(p + n - 2);
+        return (vf64)_mm256_blendv_pd(_mm256_set_m128d(pair, pair), _mm256_maskload_pd(p, live),
+                                      _mm256_castsi256_pd(live));
+    }
+    #else
+    #define FASTGEMM_PARTIAL(T, V, S) \\
+    static inline V part_##S(const T *p, int n) { V v = {0}; memcpy(&v, p, n * sizeof(T)); return v; } \\
+    static inline void store_part_##S(T *p, V v, int n) { memcpy(p, &v, n * sizeof(T)); } \\
+    static inline V tail_##S##_1(const T *p, int n) { V v = {0}; v += p[n - 1]; memcpy(&v, p, n * sizeof(T)); return v; } \\
+    static inline V tail_##S##_2(const T *p, int n) { \\
+        V v; \\
+        for (int i = 0; i < (int)(sizeof(V) / sizeof(T)); i += 2) { \\
+            const T *pair = p + (i < n ? i : n - 2); \\
+            ((T *)&v)[i] = pair[0]; ((T *)&v)[i + 1] = pair[1]; \\
+        } \\
+        return v; \\
+    }
+    FASTGEMM_PARTIAL(float, vf32, f32)
+    FASTGEMM_PARTIAL(double, vf64, f64)
+    #endif
+
+    #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
+    #endif
+    """
+    ctypedef float vf32
+    ctypedef double vf64
+    const vf32 ZERO_f32
+    const vf64 ZERO_f64
+    vf32 load_f32(const float*) nogil
+    vf64 load_f64(const double*) nogil
+    void store_f32(float*, vf32) nogil
+    void store_f64(double*, vf64) nogil
+    vf32 part_f32(const float*, int) nogil
+    vf64 part_f64(const double*, int) nogil
+    void store_part_f32(float*, vf32, int) nogil
+    void store_part_f64(double*, vf64, int) nogil
+    vf32 tail_f32_1(const float*, int) nogil
+    vf64 tail_f64_1(const double*, int) nogil
+    vf32 tail_f32_2(const float*, int) nogil
+    vf64 tail_f64_2(const double*, int) nogil
+    vf32 swap_f32(vf32) nogil
+    vf64 swap_f64(vf64) nogil
+    vf32 combine_f32(vf32, vf32) nogil
+    vf64 combine_f64(vf64, vf64) nogil
+    void prefetch_write(const void*) nogil

@@ -1,0 +1,191 @@
+"""The values that travel through the library: Problem, Config, Record.
+
+All three are frozen.  A `Problem` says what is to be computed, a `Config` how, and
+a `Record` what was measured for a pair of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+
+from . import registry
+
+# Sizes from outside (database, command line) are held to these before they reach C.
+MAX_DIM = 1 << 40
+MAX_BLOCK = 1 << 20
+MAX_THREADS = 1024
+LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
+
+
+def _integer(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A product to compute: C (m x n) = A (m x k) @ B (k x n), `batch` times.
+
+    C is row-major: a column-major output is the transposed problem with the
+    operands exchanged, and callers normalise to that before they look anything up.
+
+    Parameters
+    ----------
+    dtype : str
+        Registry name of the element type, ``"f32"`` for instance.
+    m, n, k : int
+        Rows of C, columns of C, and the summed dimension; at least 1.
+    batch : int
+        Products in the stack.
+    layout : str
+        One letter for A and one for B: ``n`` its columns are adjacent in memory
+        (C order), ``t`` its rows are (Fortran order), ``g`` neither.
+    threads : int
+        The most threads that the call may use.
+    """
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    layout: str = "nn"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        registry.dtype(self.dtype)
+        for name in ("m", "n", "k", "batch"):
+            _integer(name, getattr(self, name), 1, MAX_DIM)
+        _integer("threads", self.threads, 1, MAX_THREADS)
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout must be two of the letters n, t, g, not {self.layout!r}")
+
+    @property
+    def flops(self) -> int:
+        """Real floating-point operations of the whole stack."""
+        per = 8 if registry.dtype(self.dtype).parts == 2 else 2
+        return per * self.m * self.n * self.k * self.batch
+
+    @property
+    def row(self) -> registry.DType:
+        """The registry row of the dtype."""
+        return registry.dtype(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How to compute a problem: the run-time parameters of a compiled variant.
+
+    Parameters
+    ----------
+    family : str
+        Kernel family, or ``"numpy"`` for `np.matmul` itself.
+    isa : str
+        ISA tier of the kernels.
+    mr, nr : int
+        Register tile in elements; one of `registry.tiles`.  The gemv family has none (0).
+    mc, kc, nc : int
+        Cache blocks in elements.  The driver cuts them down to the problem.
+    pack : str
+        What is copied into micropanels: ``none``, ``b`` or ``ab``.
+    split : str
+        The loop that the threads share: ``m``, ``n`` or ``batch``.
+    threads : int
+        Threads that take part.
+    """
+
+    family: str = "gemm"
+    isa: str = "v3"
+    mr: int = 0
+    nr: int = 0
+    mc: int = 120
+    kc: int = 1024
+    nc: int = 1024
+    pack: str = "none"
+    split: str = "n"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("mr", "nr"):
+            _integer(name, getattr(self, name), 0, MAX_BLOCK)
+        for name in ("mc", "kc", "nc"):
+            _integer(name, getattr(self, name), 1, MAX_BLOCK)
+        _integer("threads", self.threads, 1, MAX_THREADS)
+        if self.pack not in registry.PACKS:
+            raise ValueError(f"pack must be one of {registry.PACKS}, not {self.pack!r}")
+        if self.split not in registry.SPLITS:
+            raise ValueError(f"split must be one of {registry.SPLITS}, not {self.split!r}")
+        if self.family != "numpy":
+            registry.family(self.family)
+            registry.isa(self.isa)
+
+    def misfit(self, problem: Problem) -> str | None:
+        """Say why this configuration cannot run a problem; None when it can.
+
+        The single place of the legality rules: the plan, the database and the
+        tuner's space all ask here.
+        """
+        if self.family == "numpy":
+            return None
+        dt, tier = problem.row, registry.isa(self.isa)
+        if self.threads > problem.threads:
+            return f"threads {self.threads} exceeds the {problem.threads} allowed"
+        if self.split == "batch" and problem.batch == 1 and self.threads > 1:
+            return "split 'batch' needs a stack of products"
+        if self.family == "gemm":
+            if (self.mr, self.nr) not in registry.tiles(dt, tier):
+                return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
+            if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
+                return "B must be packed: its columns are not adjacent in memory"
+            # Threads keep a block of A and one of B each; a database must not be able to
+            # ask for more (the heuristic's largest is 6 MiB).
+            held = (self.mc if self.pack == "ab" else 0) + (self.nc + self.nr if self.pack != "none" else 0)
+            if held * self.kc * dt.itemsize > MAX_WORKSPACE:
+                return f"packed blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
+        elif self.family == "gemv":
+            if problem.m != 1:
+                return "gemv takes one row of output"
+            if self.pack != "none":
+                return "gemv packs nothing"
+            if problem.layout[1] == "g":
+                return "gemv needs a matrix with adjacent rows or columns"
+            if self.split == "m":
+                return "gemv splits n or batch"
+        return None
+
+    def replace(self, **changes: object) -> Config:
+        """Return a copy with some fields changed."""
+        return Config(**{**asdict(self), **changes})  # type: ignore[arg-type]
+
+
+MAX_WORKSPACE = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A tuning result: on this CPU, `config` was the best found for `problem`.
+
+    `seconds` is the median of one call, `baseline_seconds` that of the heuristic's
+    configuration in the same paired run; `trials` how many were measured.
+    """
+
+    problem: Problem
+    config: Config
+    seconds: float
+    baseline_seconds: float
+    trials: int = 0
+    strategy: str = ""
+    date: str = ""
+    kernels: str = ""
+
+    @property
+    def gflops(self) -> float:
+        """Measured rate in 1e9 real operations a second."""
+        return self.problem.flops / self.seconds * 1e-9
+
+
+def names(kind: type) -> tuple[str, ...]:
+    """Field names of a Problem, Config or Record, in order."""
+    return tuple(f.name for f in fields(kind))

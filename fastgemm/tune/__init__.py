@@ -1,0 +1,29 @@
+"""The tuner: finds, for a shape and this CPU, a configuration that beats the heuristic's.
+
+``python -m fastgemm.tune --help`` is the manual of the command.  The way of a problem::
+
+    shapes ──▷ Problem ──▷ space (every legal Config, equal ones once)
+                              │
+       strategies/<name>  ◁── driver ──▷ runner: live (a worker process) or replay (a table)
+       costs = yield configs  │
+                           compare: the best against the heuristic, in pairs
+                              │ confirmed only
+                           database record          journal: what was tried, for --resume
+
+Nothing outside this folder imports it.  It needs more than NumPy:
+``pip install fastgemm[tune]``.
+
+One idea a module:
+
+============== =======================================================================
+``shapes``     what to tune: the command line's shapes, CSV files, logs of untuned calls
+``space``      which configurations there are for a problem, and which are next to which
+``measure``    `Measurement` and the runners, live and replay
+``worker``     the process that runs candidates, checks and times them
+``compare``    the paired final that a record must win
+``journal``    the log of finished problems beside the database
+``driver``     budget, cache of measurements, one problem from start to record
+``report``     progress and the table at the end
+``strategies`` one file each, found by looking into the folder
+============== =======================================================================
+"""

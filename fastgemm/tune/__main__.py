@@ -1,0 +1,267 @@
+"""The command ``python -m fastgemm.tune``: what to tune, what it may cost, where it goes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .. import registry
+from ..problem import LAYOUTS, MAX_THREADS, Problem
+from . import shapes, strategies
+from .measure import footprint
+from .shapes import ShapeError
+
+PROG = "python -m fastgemm.tune"
+
+DESCRIPTION = """\
+Find, for the shapes you multiply, configurations that beat the built-in heuristic on this
+machine, and record them. Every later Python process uses the records by itself.
+
+For each shape the heuristic's configuration is timed first, then what the strategy
+proposes. Every answer is checked against NumPy. The best are timed again in turn with the
+heuristic's, and a record is written only for a gain that is statistically certain
+(p < 0.05) and at least 3 percent: tuning never makes a call slower.
+"""
+
+EPILOG = """\
+examples:
+  tune three products of a model, in float32, with all cores that this process may use
+    python -m fastgemm.tune --shapes 128x768x768 128x3072x768 128x768x3072
+
+  a stack of 100 products, B given transposed, float32 and float64, one thread
+    python -m fastgemm.tune --shapes 64x64x64x100 --layout nt --dtype float32 float64 --threads 1
+
+  a list of shapes, half an hour in all; when stopped, go on later
+    python -m fastgemm.tune --shapes-file shapes.csv --seconds 1800 --resume
+
+  what a program really multiplies: record it first, then tune that
+    FASTGEMM_LOG_UNTUNED=untuned.jsonl python program.py
+    python -m fastgemm.tune --from-log untuned.jsonl
+
+  look before you run
+    python -m fastgemm.tune --shapes 1024x1024x1024 --dry-run
+
+files:
+  A CSV file has the columns M, N, K and, where wanted, batch, transA, transB (0 or 1),
+  dtype and layout (row, col, or two of the letters n, t, g). Records go to --db, by default
+  to FASTGEMM_DB or your data folder; a journal beside it (.log.jsonl) keeps what was tried.
+
+Ctrl-C keeps every shape that is finished. Leave the machine alone while tuning: the
+report says when its times were too unsteady to see small gains.
+"""
+
+EXTRAS = ("rich", "scipy", "optuna")
+
+# Room for the rest of the machine and for what the allocator keeps.
+MEMORY_SHARE = 0.6
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit status."""
+    parser = _parser()
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if not arguments:
+        parser.print_usage(sys.stderr)
+        print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
+        return 2
+    options = parser.parse_args(arguments)
+    try:
+        problems, left_out = _problems(options)
+    except ShapeError as error:
+        parser.error(str(error))
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    if not problems:
+        parser.error("no shapes; give --shapes, --shapes-file or --from-log")
+    try:
+        with _extras():
+            return _dry_run(problems, options) if options.dry_run else _run(problems, options)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --from-log FILE) [options]",
+        allow_abbrev=False,
+    )
+    what = parser.add_argument_group("what to tune")
+    what.add_argument("--shapes", nargs="+", default=[], metavar="MxNxK[xSTACK]", help="rows and columns of C, sum")
+    what.add_argument("--shapes-file", type=Path, metavar="CSV", help="a list of shapes")
+    what.add_argument("--from-log", type=Path, metavar="FILE", help="shapes recorded by FASTGEMM_LOG_UNTUNED")
+    what.add_argument(
+        "--dtype",
+        nargs="+",
+        type=_dtype,
+        default=[],
+        metavar="NAME",
+        help=f"of {', '.join(dt.numpy for dt in registry.DTYPES)}; float32 where a file does not say",
+    )
+    what.add_argument(
+        "--threads", nargs="+", type=_threads, metavar="N", help="threads a call may use; default: the cores we may use"
+    )
+    what.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default="nn",
+        metavar="AB",
+        help="a letter for A and one for B: n as numpy makes them, t transposed, g neither (with --shapes)",
+    )
+    how = parser.add_argument_group("how, and how much")
+    how.add_argument(
+        "--strategy",
+        choices=strategies.names(),
+        default="tpe",
+        help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names()) + " (default: tpe)",
+    )
+    how.add_argument("--trials", type=_positive, metavar="N", help="configurations to measure for each shape")
+    how.add_argument("--seconds", type=float, metavar="S", help="time for all shapes together, shared out evenly")
+    how.add_argument("--seed", type=int, default=0, help="of the search and the operands (default: 0)")
+    where = parser.add_argument_group("results")
+    where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
+    where.add_argument("--resume", action="store_true", help="skip what was tuned before, with or without a gain")
+    where.add_argument("--dry-run", action="store_true", help="say what would be tuned, and stop")
+    where.add_argument("--quiet", action="store_true", help="only the table at the end")
+    return parser
+
+
+def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
+    from .. import cpu
+
+    threads = options.threads or [cpu.cores()]
+    found = shapes.product(map(shapes.parse, options.shapes), options.dtype or ["f32"], threads, options.layout)
+    left_out: list[str] = []
+    if options.shapes_file:
+        more, out = shapes.from_csv(options.shapes_file, options.dtype, threads)
+        found, left_out = found + more, left_out + out
+    if options.from_log:
+        more, out = shapes.from_log(options.from_log)
+        # A log says which dtypes and how many threads there were; the options only choose among them.
+        more = [p for p in more if p.dtype in (options.dtype or [p.dtype])]
+        found += [p for p in more if p.threads in (options.threads or [p.threads])]
+        left_out += out
+    fitting = []
+    for problem in dict.fromkeys(found):
+        if (needed := footprint(problem)) > MEMORY_SHARE * _memory():
+            left_out.append(f"{shapes.label(problem)}: measuring takes {needed / 2**30:.1f} GiB of memory")
+        else:
+            fitting.append(problem)
+    return fitting, left_out
+
+
+def _dry_run(problems: list[Problem], options: argparse.Namespace) -> int:
+    from .. import heuristic
+    from .report import describe, name
+    from .space import Space
+
+    default = strategies.load(options.strategy).trials
+    for problem in problems:
+        space = Space(problem, heuristic.config(problem))
+        trials = min(options.trials or default or len(space), len(space))
+        print(f"{name(problem)}: {len(space)} configurations, at most {trials} trials")
+        print(f"    heuristic: {describe(space.start)}")
+    print(f"{len(problems)} problems; nothing was measured or written")
+    return 0
+
+
+def _run(problems: list[Problem], options: argparse.Namespace) -> int:
+    from .. import cpu, database, heuristic, kernels
+    from ..database.writing import DEFAULT_NAME
+    from . import driver, report
+    from .journal import Entry
+    from .live import LiveRunner
+
+    strategy = strategies.load(options.strategy)
+    path = options.db or database.user_path()
+    path = path / DEFAULT_NAME if path.is_dir() else path
+    key, built = cpu.key(), kernels.kernel_hash()
+    done: dict[Problem, Entry] = {}
+    if options.resume:
+        done, left_out = driver.finished(path, key, built)
+        for line in left_out:
+            print(f"left out: {line}", file=sys.stderr)
+    entries = [done[problem] for problem in problems if problem in done]
+    waiting = [problem for problem in problems if problem not in done]
+    trials = options.trials or strategy.trials
+    deadline = time.monotonic() + options.seconds if options.seconds is not None else None
+    status = 0
+    with report.Watch(len(waiting), options.quiet) as watch:
+        if entries:
+            watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
+        try:
+            for index, problem in enumerate(waiting):
+                now = time.monotonic()
+                if deadline is not None and now >= deadline:
+                    watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
+                    break
+                budget = driver.Budget(trials)
+                if deadline is not None:
+                    budget.deadline = now + (deadline - now) / (len(waiting) - index)
+                watch.begin(problem, trials)
+                with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
+                    start = heuristic.config(problem)
+                    entry = driver.tune(problem, start, runner, strategy, budget, options.seed, watch.trial)
+                entries.append(driver.store(entry, path, key, built))
+                watch.finish(entry)
+        except KeyboardInterrupt:
+            watch.say(f"stopped; the {len(entries)} finished problems are kept and --resume goes on with the others")
+            status = 130
+    out = report.console()
+    out.print(report.table(entries))
+    for line in report.summary(entries):
+        out.print(line, markup=False, soft_wrap=True)
+    if any(entry.status == "confirmed" for entry in entries):
+        used = path.resolve() in (p.resolve() for p in (database.user_path(), database.user_path() / path.name))
+        then = "the next Python process uses it" if used else f"set FASTGEMM_DB={path} to use it"
+        out.print(f"database: {path}; {then}", markup=False, soft_wrap=True)
+    return status or int(any(entry.status == "failed" for entry in entries))
+
+
+@contextlib.contextmanager
+def _extras() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRAS:
+            raise
+        print(f"{PROG}: {error.name} is not installed; the tuner needs: pip install fastgemm[tune]", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _memory() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")  # this system does not say
+
+
+def _dtype(text: str) -> str:
+    try:
+        return registry.dtype(text).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _threads(text: str) -> int:
+    if _positive(text) > MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"at most {MAX_THREADS} threads")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

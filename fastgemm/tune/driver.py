@@ -1,0 +1,175 @@
+"""One problem from start to record: budget, cache of measurements, search, final.
+
+The driver owns what strategies must not: how many trials and how much time there is, what
+was measured before, and what becomes of the result.  A failed configuration is a result;
+only the heuristic's own failure ends a problem, because nothing can be compared then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .. import database
+from ..problem import Config, Problem, Record
+from . import journal
+from .compare import final
+from .journal import Entry
+from .measure import Measurement, Runner
+from .space import Space
+from .strategies import Strategy
+
+# A strategy that proposes only known configurations this often has nothing more to say.
+PATIENCE = 200
+
+
+@dataclass
+class Budget:
+    """What a problem's search may cost: trials, and a moment on `clock` when it has to end."""
+
+    trials: int | None = None
+    deadline: float = math.inf
+    clock: Callable[[], float] = time.monotonic
+
+    def used_up(self, spent: int) -> bool:
+        """Whether the search has to end after `spent` trials."""
+        return self.clock() >= self.deadline or (self.trials is not None and spent >= self.trials)
+
+
+@dataclass
+class Trials:
+    """What was measured for a problem, each configuration once."""
+
+    runner: Runner
+    progress: Callable[[Measurement], None] = lambda measurement: None
+    results: dict[Config, Measurement] = field(default_factory=dict)
+
+    def costs(self, configs: Sequence[Config]) -> list[float]:
+        """Seconds of each configuration; what is not known yet is measured."""
+        for config in configs:
+            if config not in self.results:
+                (measurement,) = self.runner.measure([config])
+                self.results[config] = measurement
+                self.progress(measurement)
+        return [self.results[config].seconds for config in configs]
+
+    def ranking(self) -> list[Config]:
+        """Configurations that ran, fastest first."""
+        ran = [m for m in self.results.values() if m.outcome == "ok"]
+        return [m.config for m in sorted(ran, key=lambda m: m.seconds)]
+
+
+def search(space: Space, strategy: Strategy, trials: Trials, budget: Budget, rng: random.Random) -> None:
+    """Run a strategy until it ends or the budget does.
+
+    Trials are counted from here on: what was measured before, the heuristic's configuration, is extra.
+    """
+    before = len(trials.results)
+    proposals = strategy.search(space, rng)
+    stale = 0
+    try:
+        configs = next(proposals)
+        while stale < PATIENCE and not budget.used_up(len(trials.results) - before):
+            new = [config for config in dict.fromkeys(configs) if config not in trials.results]
+            stale = 0 if new else stale + 1
+            for config in new:
+                if budget.used_up(len(trials.results) - before):
+                    return
+                trials.costs([config])
+            configs = proposals.send(trials.costs(configs))
+    except StopIteration:
+        pass
+    finally:
+        proposals.close()
+
+
+def tune(
+    problem: Problem,
+    start: Config,
+    runner: Runner,
+    strategy: Strategy,
+    budget: Budget,
+    seed: int = 0,
+    progress: Callable[[Measurement], None] = lambda measurement: None,
+) -> Entry:
+    """Search a problem's space and judge the best that was found.
+
+    Returns
+    -------
+    Entry
+        Confirmed, rejected or failed; nothing has been written yet.
+    """
+    space = Space(problem, start)
+    trials = Trials(runner, progress)
+    trials.costs([space.start])
+    first = trials.results[space.start]
+    about = Entry(problem, "failed", space.start, strategy=strategy.name, date=_today())
+    if first.outcome != "ok":
+        detail = f"the heuristic's configuration: {first.outcome}, {first.detail}"
+        return dataclasses.replace(about, trials=1, failures=1, detail=detail)
+    search(space, strategy, trials, budget, random.Random(seed))
+    failures = [m for m in trials.results.values() if m.outcome != "ok"]
+    verdict = final(runner, trials.ranking(), space.start)
+    about = dataclasses.replace(
+        about,
+        trials=len(trials.results),
+        failures=len(failures),
+        detail=f"{failures[0].outcome}: {failures[0].detail}" if failures else "",
+        numpy_seconds=runner.numpy_seconds(),
+    )
+    if verdict is None:
+        return dataclasses.replace(about, detail="the final could not be timed")
+    confirmed = verdict.confirmed and verdict.config != space.start
+    return dataclasses.replace(
+        about,
+        status="confirmed" if confirmed else "rejected",
+        config=verdict.config,
+        seconds=verdict.seconds,
+        baseline_seconds=verdict.baseline_seconds,
+        gain=verdict.gain,
+        p=verdict.p,
+        spread=verdict.spread,
+    )
+
+
+def store(entry: Entry, path: Path, cpu: str, kernels: str) -> Entry:
+    """Write a confirmed record to the database, and every entry to the journal; return the entry as written."""
+    entry = dataclasses.replace(entry, cpu=cpu, kernels=kernels)
+    if entry.status == "confirmed":
+        record = Record(
+            entry.problem,
+            entry.config,
+            entry.seconds,
+            entry.baseline_seconds,
+            entry.trials,
+            entry.strategy,
+            entry.date,
+            kernels,
+        )
+        database.write(path, [record], cpu=cpu, kernels=kernels)
+    # The record first: a run that is killed in between tunes the problem again, and loses nothing.
+    journal.append(journal.beside(path), entry)
+    return entry
+
+
+def finished(path: Path, cpu: str, kernels: str) -> tuple[dict[Problem, Entry], list[str]]:
+    """Problems that ``--resume`` skips: judged on this CPU with these kernels, and their record still there."""
+    entries, left_out = journal.read(journal.beside(path))
+    recorded = {record.problem for record in database.read(path, cpu=cpu, kernels=kernels)[0]}
+    done = {
+        entry.problem: entry
+        for entry in entries
+        if (entry.cpu, entry.kernels) == (cpu, kernels)
+        and (entry.status == "rejected" or (entry.status == "confirmed" and entry.problem in recorded))
+    }
+    return done, left_out
+
+
+def _today() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d")

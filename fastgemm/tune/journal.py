@@ -1,0 +1,162 @@
+"""The journal: one line for each problem that a tuning run finished, beside the database.
+
+The database holds confirmed gains only, so it cannot tell a problem that was tuned in
+vain from one that never was; the journal can, and ``--resume`` reads it.  A line is a JSON
+object and is appended at once: a run that is killed loses nothing that it finished, and
+at worst leaves half a line, which reading skips.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..problem import Config, Problem
+from .shapes import from_fields
+
+SCHEMA = 1
+STATUSES = ("confirmed", "rejected", "failed")
+
+# Some 200,000 lines.
+MAX_FILE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A finished problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was tuned.
+    status : str
+        ``confirmed``: a record was written; ``rejected``: no candidate beat the heuristic's
+        configuration; ``failed``: that one could not be timed.
+    config : Config
+        The best that was found; the heuristic's own where nothing was.
+    seconds, baseline_seconds, numpy_seconds : float
+        Medians of that configuration, the heuristic's and NumPy's; NaN what was not measured.
+    gain, p : float
+        Of the final: median of baseline / candidate - 1, and the chance of seeing it without a gain.
+    spread : float
+        The middle half of the baseline's samples, relative to their median.
+    trials : int
+        Configurations measured; `failures` of them did not run or gave a wrong answer.
+    """
+
+    problem: Problem
+    status: str
+    config: Config
+    seconds: float = math.nan
+    baseline_seconds: float = math.nan
+    numpy_seconds: float = math.nan
+    gain: float = 0.0
+    p: float = 1.0
+    spread: float = math.nan
+    trials: int = 0
+    failures: int = 0
+    strategy: str = ""
+    date: str = ""
+    cpu: str = ""
+    kernels: str = ""
+    detail: str = ""
+
+    @property
+    def after_seconds(self) -> float:
+        """Time of a call from now on: the candidate's if it has a record, else as before."""
+        return self.seconds if self.status == "confirmed" else self.baseline_seconds
+
+
+_NUMBERS = ("seconds", "baseline_seconds", "numpy_seconds", "gain", "p", "spread")
+_COUNTS = ("trials", "failures")
+_TEXTS = ("strategy", "date", "cpu", "kernels", "detail")
+
+
+def beside(database: Path) -> Path:
+    """Path of a database file's journal.
+
+    Examples
+    --------
+    >>> beside(Path("data/tuning.json")).name
+    'tuning.log.jsonl'
+    """
+    return database.with_name(database.name.removesuffix(".json") + ".log.jsonl")
+
+
+def append(path: Path, entry: Entry) -> None:
+    """Add a line, in one write."""
+    fields = {name: None if value != value else value for name, value in asdict(entry).items()}
+    line = json.dumps({"schema": SCHEMA, **fields}, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b") as file:
+        # What a killed run left unfinished must not swallow this line too.
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            line = line if file.read(1) == b"\n" else "\n" + line
+        file.write(line.encode("ascii"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path) -> tuple[list[Entry], list[str]]:
+    """The entries in order, and what was wrong with the lines that are left out.
+
+    Parameters
+    ----------
+    path : Path
+        The journal; a missing one is empty.
+    """
+    entries: list[Entry] = []
+    left_out: list[str] = []
+    try:
+        if path.stat().st_size > MAX_FILE:
+            return [], [f"{path}: larger than {MAX_FILE >> 20} MiB"]
+        text = path.read_bytes().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        return [], [f"{path}: {error.strerror or error}"]
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            entries.append(_entry(json.loads(line)))
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            left_out.append(f"{path}, line {number}: {str(error)[:200]}")
+    return entries, left_out
+
+
+def _entry(fields: Any) -> Entry:
+    if not isinstance(fields, Mapping):
+        raise ValueError(f"an entry must be a JSON object, not {type(fields).__name__}")
+    if fields.get("schema") != SCHEMA:
+        raise ValueError(f"schema {str(fields.get('schema'))[:20]} is not {SCHEMA}")
+    if fields.get("status") not in STATUSES:
+        raise ValueError(f"status must be one of {STATUSES}")
+    problem = from_fields(fields.get("problem"))
+    if not isinstance(fields.get("config"), dict):
+        raise ValueError("config must be a JSON object")
+    config = Config(**fields["config"])
+    if reason := config.misfit(problem):
+        raise ValueError(reason)
+    values: dict[str, Any] = {}
+    for name in _NUMBERS:
+        value = fields.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise ValueError(f"{name} must be a number")
+        values[name] = math.nan if value is None else float(value)
+    for name in _COUNTS:
+        values[name] = fields.get(name, 0)
+        if type(values[name]) is not int:
+            raise ValueError(f"{name} must be an integer")
+    for name in _TEXTS:
+        values[name] = fields.get(name, "")
+        if not isinstance(values[name], str):
+            raise ValueError(f"{name} must be a string")
+    return Entry(problem, fields["status"], config, **values)

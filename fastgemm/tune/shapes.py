@@ -1,0 +1,232 @@
+"""What to tune: problems from the command line, from CSV files and from logs.
+
+A shape is ``MxNxK`` or ``MxNxKxSTACK``.  A CSV file has the columns ``M``, ``N`` and
+``K``; ``batch``, ``transA``, ``transB``, ``dtype`` and ``layout`` may be there, and
+others are ignored.  A log has one JSON object a line with the fields of a `Problem`,
+as ``FASTGEMM_LOG_UNTUNED`` writes them.
+
+Input that cannot be read raises `ShapeError` with the file and the line.  A row that
+reads well but has no kernels (an integer dtype, for instance) is left out and reported:
+lists of real shapes contain such rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import registry
+from ..problem import LAYOUTS, Problem, names
+
+# A list of shapes is a few kilobytes; this stops a wrong file name from filling memory.
+MAX_FILE = 64 << 20
+
+_FLIPPED = {"n": "t", "t": "n", "g": "g"}
+_TRUTH = {"": False, "0": False, "n": False, "false": False, "1": True, "t": True, "true": True}
+
+
+class ShapeError(ValueError):
+    """Shapes that cannot be read; the message says where and why."""
+
+
+class Shape(NamedTuple):
+    """Sizes of a product, before dtype, layout and threads make a `Problem` of it."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+
+def parse(text: str) -> Shape:
+    """Read ``MxNxK`` or ``MxNxKxSTACK``.
+
+    Examples
+    --------
+    >>> parse("128x3072x768")
+    Shape(m=128, n=3072, k=768, batch=1)
+    >>> parse("64x64x64x100").batch
+    100
+    """
+    if not re.fullmatch(r"[0-9]{1,13}([xX][0-9]{1,13}){2,3}", text):
+        raise ShapeError(f"shape {text!r} is not of the form MxNxK or MxNxKxSTACK, 512x512x64 for instance")
+    shape = Shape(*(int(part) for part in text.lower().split("x")))
+    if min(shape) < 1:
+        raise ShapeError(f"shape {text!r} has a zero: every size must be at least 1")
+    return shape
+
+
+def label(problem: Problem) -> str:
+    """Write the sizes of a problem the way `parse` reads them."""
+    stack = f"x{problem.batch}" if problem.batch > 1 else ""
+    return f"{problem.m}x{problem.n}x{problem.k}{stack}"
+
+
+def transposed(problem: Problem) -> Problem:
+    """Return the problem of the transposed output: operands exchanged and flipped.
+
+    Examples
+    --------
+    >>> transposed(Problem("f32", 5, 7, 3, layout="nt"))
+    Problem(dtype='f32', m=7, n=5, k=3, batch=1, layout='nt', threads=1)
+    """
+    layout = _FLIPPED[problem.layout[1]] + _FLIPPED[problem.layout[0]]
+    return Problem(problem.dtype, problem.n, problem.m, problem.k, problem.batch, layout, problem.threads)
+
+
+def normalised(problem: Problem) -> Problem:
+    """Return the problem as calls look it up: one column of output becomes one row.
+
+    An output of a single column lies in memory as one of a single row does, and the
+    kernels of the row case stream the matrix once.
+    """
+    return transposed(problem) if problem.n == 1 and problem.m > 1 else problem
+
+
+def product(
+    shapes: Iterable[Shape], dtypes: Sequence[str], threads: Sequence[int], layout: str = "nn"
+) -> list[Problem]:
+    """Problems of every shape with every dtype and thread count, each once, in order.
+
+    Examples
+    --------
+    >>> [p.dtype for p in product([parse("8x8x8")], ["f32", "f64"], [1])]
+    ['f32', 'f64']
+    """
+    found = (
+        _problem("command line", dtype, *shape, layout, count)
+        for shape in shapes
+        for dtype in dtypes
+        for count in threads
+    )
+    return list(dict.fromkeys(found))
+
+
+def from_csv(path: Path, dtypes: Sequence[str], threads: Sequence[int]) -> tuple[list[Problem], list[str]]:
+    """Problems of a CSV file, and a line for each row that is left out.
+
+    `dtypes` (registry names) apply to rows without a dtype of their own; when it is empty these are float32.
+    """
+    problems: dict[Problem, None] = {}
+    left_out: list[str] = []
+    try:
+        rows = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True)
+        columns = {(name or "").strip().lower() for name in rows.fieldnames or ()}
+        if missing := [name for name in "MNK" if name.lower() not in columns]:
+            raise ShapeError(
+                f"{path}: no column {', '.join(missing)}; a shapes file starts with a line like M,N,K,batch"
+            )
+        for row in rows:
+            where = f"{path}, line {rows.line_num}"
+            cells = {(name or "").strip().lower(): (cell or "").strip() for name, cell in row.items() if name}
+            cells["batch"] = cells.get("batch") or "1"
+            shape = Shape(*(_whole(where, name, cells.get(name, "")) for name in ("m", "n", "k", "batch")))
+            letters, column_major = _letters(where, cells)
+            for name in _dtype_names(cells.get("dtype", "")) or dtypes or ("f32",):
+                try:
+                    dtype = registry.dtype(name).name
+                except ValueError as error:
+                    left_out.append(f"{where}: {error}")
+                    continue
+                for count in threads:
+                    problems[_problem(where, dtype, *shape, letters, count, column_major)] = None
+    except csv.Error as error:
+        raise ShapeError(f"{path}: not a CSV file: {error}") from None
+    return list(problems), left_out
+
+
+def from_log(path: Path) -> tuple[list[Problem], list[str]]:
+    """Problems of a log of untuned calls, and a line for each that is left out.
+
+    The log is written by running programs, which may be stopped within a line, so a
+    damaged line is left out and not an error.
+    """
+    problems: dict[Problem, None] = {}
+    left_out: list[str] = []
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            problems[normalised(from_fields(json.loads(line)))] = None
+        except (ValueError, TypeError, RecursionError) as error:
+            left_out.append(f"{path}, line {number}: {str(error)[:200]}")
+    return list(problems), left_out
+
+
+def from_fields(fields: object) -> Problem:
+    """Make a `Problem` of a parsed JSON object; unknown fields are ignored."""
+    if not isinstance(fields, dict):
+        raise ShapeError(f"a problem must be a JSON object, not {type(fields).__name__}")
+    if missing := [name for name in ("dtype", "m", "n", "k") if name not in fields]:
+        raise ShapeError(f"a problem needs {', '.join(missing)}")
+    known = {name: fields[name] for name in names(Problem) if name in fields}
+    for name in ("dtype", "layout"):
+        if not isinstance(known.get(name, ""), str):
+            raise ShapeError(f"{name} must be a string")
+    return Problem(**known)
+
+
+def _problem(
+    where: str,
+    dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    layout: str,
+    threads: int,
+    column_major: bool = False,
+) -> Problem:
+    try:
+        problem = Problem(dtype, m, n, k, batch, layout, threads)
+        return normalised(transposed(problem) if column_major else problem)
+    except ValueError as error:
+        raise ShapeError(f"{where}: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise ShapeError(f"{path}: larger than {MAX_FILE >> 20} MiB, which no list of shapes is")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ShapeError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise ShapeError(f"{path}: {error.strerror or error}") from None
+
+
+def _whole(where: str, column: str, cell: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,13}", cell) or int(cell) < 1:
+        raise ShapeError(f"{where}: {column.upper()} is {cell!r}; it must be a whole number, at least 1")
+    return int(cell)
+
+
+def _letters(where: str, cells: dict[str, str]) -> tuple[str, bool]:
+    """Layout letters of a row, and whether its output is column-major."""
+    order = cells.get("layout", "").lower()
+    if order in LAYOUTS:
+        return order, False
+    if order not in ("", "row", "col"):
+        raise ShapeError(f"{where}: layout is {order!r}; it must be row, col or two of the letters n, t, g")
+    letters = ""
+    for column in ("transa", "transb"):
+        cell = cells.get(column, "").lower()
+        if cell not in _TRUTH:
+            raise ShapeError(f"{where}: {column} is {cell!r}; it must be 0 or 1")
+        # A matrix that is stored by columns and not transposed has adjacent rows.
+        letters += "t" if _TRUTH[cell] != (order == "col") else "n"
+    return letters, order == "col"
+
+
+def _dtype_names(cell: str) -> list[str]:
+    """Dtypes of a cell; ``float32/64`` stands for both."""
+    first, *rest = cell.split("/") if cell else [""]
+    if not first:
+        return []
+    stem = first.rstrip("0123456789")
+    return [first] + [stem + name if name.isdigit() else name for name in rest]

@@ -1,0 +1,226 @@
+"""The search space of a problem: which configurations there are, and which are neighbours.
+
+A configuration is a point with six coordinates.  ``kernel`` (family, tier, tile) and
+``team`` (threads and the loop that they share) are unordered, as is ``pack``; the cache
+blocks ``mc``, ``kc`` and ``nc`` are ordered.  Legality is `Config.misfit` alone.
+
+Configurations of equal effect are one point.  The driver balances blocks and panels, so
+two block sizes that cut a thread's share into as many blocks do the same, and so do two tiles
+that cut a small output into as many panels; one thread has nothing to share.  A search that
+counted those apart would spend most of its trials on small problems repeating itself.
+
+What the parameters are worth was measured on Zen 5 (f32, two threads, best against the
+rules of the heuristic: 0 to 11 %, and 1.6 to 2.4 times where a structure was missing).
+Tile, pack, team and KC carry nearly all of it; MC and NC are flat, except NC for few
+rows with a packed B, so these two have few values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from .. import registry
+from ..problem import Config, Problem
+
+# Rows of A that stay in L2.  60 to 128 rows are best with KC = 1024 and the curve is flat there;
+# 240 serves shallow K, where 120 rows leave L2 nearly empty.
+MC = (60, 120, 240)
+
+# 256 (the textbook's) was 1 to 5 % behind 512 and that 1 to 2 % behind 1024 to 2048 at 2048^3;
+# strips of a skinny product prefer 256 to 1024.
+KC = (256, 512, 1024, 2048, 4096)
+
+# Flat from 1000 up; 32 x 4096 x 4096 and 128 x 3072 x 768 are best with strips of 64 to 512.
+NC = (64, 128, 256, 512, 1024, 4096)
+
+ORDERED = ("mc", "kc", "nc")
+
+
+class Kernel(NamedTuple):
+    """The compiled side of a configuration."""
+
+    family: str
+    isa: str
+    mr: int = 0
+    nr: int = 0
+
+
+class Team(NamedTuple):
+    """The threads that take part and the loop that they share."""
+
+    threads: int
+    split: str
+
+
+Point = dict[str, int]
+"""An index into the values of every coordinate."""
+
+
+class Space:
+    """Every configuration for a problem on a tier, those of equal effect once.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be computed.
+    start : Config
+        The heuristic's answer.  It is always in the space, its tier is the tier that
+        is searched, and of equal configurations the one with its values is kept.
+
+    Examples
+    --------
+    >>> problem = Problem("f32", 64, 64, 64)
+    >>> space = Space(problem, Config("gemm", "v3", 6, 16))
+    >>> space.start in space
+    True
+    >>> all(config.misfit(problem) is None for config in space.all())
+    True
+    >>> {config.kc for config in space.all()}  # every block holds K = 64
+    {1024}
+    """
+
+    def __init__(self, problem: Problem, start: Config) -> None:
+        if start.family == "numpy":
+            raise ValueError("the start must be a kernel's configuration")
+        if reason := start.misfit(problem):
+            raise ValueError(f"the start does not fit the problem: {reason}")
+        self.problem = problem
+        # One thread shares nothing; the letter is fixed so that equal configurations compare equal.
+        self.start = start.replace(split="n") if start.threads == 1 else start
+        teams = self._teams()
+        blocks = {name: self._blocks(name, teams) for name in ORDERED}
+        self._sizes = {(name, team): sizes for name in ORDERED for team, sizes in blocks[name].items()}
+        self.values: Mapping[str, tuple[Any, ...]] = {
+            "kernel": self._kernels(),
+            "pack": registry.PACKS,
+            "team": teams,
+            **{name: tuple(sorted(set().union(*by_team.values()))) for name, by_team in blocks.items()},
+        }
+        self._rest = self._resting()
+        grid = (self._point(indices) for indices in itertools.product(*(range(len(v)) for v in self.values.values())))
+        self._points = {config: point for point in grid if (config := self.decode(point)) is not None}
+        self._configs = tuple(sorted(self._points, key=lambda config: config != self.start))
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __contains__(self, config: object) -> bool:
+        return config in self._points
+
+    def all(self) -> Iterator[Config]:
+        """Every configuration, the start first."""
+        return iter(self._configs)
+
+    def sample(self, rng: random.Random) -> Config:
+        """Return one configuration, each as likely as any other."""
+        return rng.choice(self._configs)
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """Configurations one step away: another kernel, pack or team, or the next block size.
+
+        The relation is symmetric.
+        """
+        here = self._points[config]
+        team = self.values["team"][here["team"]]
+        near = []
+        for name, values in self.values.items():
+            if name in ORDERED:
+                sizes = self._sizes[name, team]
+                at = sizes.index(values[here[name]])
+                steps = [values.index(size) for size in (*sizes[max(at - 1, 0) : at], *sizes[at + 1 : at + 2])]
+            else:
+                steps = [index for index in range(len(values)) if index != here[name]]
+            near += [self.decode({**here, name: index}) for index in steps]
+        return [other for other in near if other is not None]
+
+    def encode(self, config: Config) -> Point:
+        """Return the coordinates of a configuration of this space."""
+        return dict(self._points[config])
+
+    def decode(self, point: Mapping[str, int]) -> Config | None:
+        """Return the configuration at some coordinates; None where there is none."""
+        value = {name: self.values[name][index] for name, index in point.items()}
+        kernel, team, pack = value["kernel"], value["team"], value["pack"]
+        if not kernel.mr:
+            # Untiled kernels pack nothing and have no blocks: one point stands for all.
+            if any(point[name] != index for name, index in self._rest.items()):
+                return None
+            pack = "none"
+        blocks = {name: value[name] for name in ORDERED}
+        if any(size not in self._sizes[name, team] for name, size in blocks.items()):
+            return None
+        config = Config(**kernel._asdict(), **blocks, pack=pack, split=team.split, threads=team.threads)
+        if config.misfit(self.problem) is not None:
+            return None
+        return None if self._overstaffed(config) and config != self.start else config
+
+    def _overstaffed(self, config: Config) -> bool:
+        """Whether threads would have nothing to do, so that a smaller team does the same."""
+        lanes = registry.lanes(self.problem.row, registry.isa(config.isa))
+        pieces = {"m": self.problem.m, "n": -(-self.problem.n // lanes), "batch": self.problem.batch}
+        return config.threads > pieces[config.split]
+
+    def _kernels(self) -> tuple[Kernel, ...]:
+        dt, tier, start = self.problem.row, registry.isa(self.start.isa), self.start
+        kernels = [Kernel(start.family, start.isa, start.mr, start.nr)]
+        for family in registry.FAMILIES:
+            sizes = registry.tiles(dt, tier) if family.name == "gemm" else ((0, 0),)
+            kernels += [Kernel(family.name, tier.name, mr, nr) for mr, nr in sizes]
+        lanes = registry.lanes(dt, tier)
+        vectors = -(-self.problem.n // lanes)
+        found: dict[object, Kernel] = {}
+        for kernel in kernels:
+            effect = (kernel.mr, kernel.nr)
+            if kernel.mr and self.problem.m <= MC[0]:
+                effect = (-(-self.problem.m // kernel.mr), -(-vectors // (kernel.nr // lanes)))
+            found.setdefault((kernel.family, effect), kernel)
+        return tuple(found.values())
+
+    def _blocks(self, name: str, teams: tuple[Team, ...]) -> dict[Team, tuple[int, ...]]:
+        """Block sizes of distinct effect for each team."""
+        values, size, split = {
+            "mc": (MC, self.problem.m, "m"),
+            "kc": (KC, self.problem.k, ""),
+            "nc": (NC, self.problem.n, "n"),
+        }[name]
+        own = getattr(self.start, name)
+        return {t: _cut(values, own, -(-size // t.threads) if t.split == split else size) for t in teams}
+
+    def _teams(self) -> tuple[Team, ...]:
+        counts = {self.problem.threads, *(1 << power for power in range(self.problem.threads.bit_length()))}
+        teams = [Team(self.start.threads, self.start.split), Team(1, "n")]
+        teams += [Team(count, split) for count in sorted(counts) if count > 1 for split in registry.SPLITS]
+        return tuple(dict.fromkeys(teams))
+
+    def _resting(self) -> Point:
+        """Where the coordinates rest that have no effect on an untiled kernel.
+
+        The blocks rest at the start's and the packing at the first that suits a tiled kernel, so
+        that an untiled configuration has tiled neighbours.
+        """
+        tiled = next(kernel for kernel in self.values["kernel"] if kernel.mr)
+        blocks = {name: self.values[name].index(getattr(self.start, name)) for name in ORDERED}
+        legal = [
+            index
+            for index, pack in enumerate(registry.PACKS)
+            if Config(**tiled._asdict(), pack=pack).misfit(self.problem) is None
+        ]
+        return {"pack": legal[0], **blocks}
+
+    def _point(self, indices: tuple[int, ...]) -> Point:
+        return dict(zip(self.values, indices, strict=True))
+
+
+def _cut(values: tuple[int, ...], own: int, size: int) -> tuple[int, ...]:
+    """Block sizes for a share of `size`, ascending: the start's `own`, and others with another number of blocks.
+
+    Of those with the same number the smallest stays, uncut: a record also serves problems nearby,
+    which may be a little larger.
+    """
+    found = {-(-size // own): own}
+    for value in sorted(values):
+        found.setdefault(-(-size // value), value)
+    return tuple(sorted(found.values()))

@@ -1,0 +1,65 @@
+"""Search strategies: one file each, found by looking into this folder.
+
+A strategy is a module with a function ``search(space, rng)``, a generator that proposes
+configurations and is sent what they cost::
+
+    def search(space, rng):
+        '''Measure ten configurations at random.'''
+        costs = yield [space.sample(rng) for _ in range(10)]
+
+Costs are seconds, infinite for a configuration that failed.  The driver owns everything
+else: the budget, the cache (what was measured before costs nothing and is answered at
+once), the clock, and the record.  It measures the heuristic's configuration, ``space.start``,
+before it asks.  A strategy ends by returning, or when the driver closes it because the
+budget is used up or the last `driver.PATIENCE` proposals were all known.
+
+``TRIALS`` is how many measurements a strategy is given when the user does not say; None
+means as many as it asks for.  The first line of the module's docstring is its help.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import random
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...problem import Config
+from ..space import Space
+
+Search = Generator[list[Config], list[float], None]
+
+
+class Strategy(NamedTuple):
+    """A strategy's name, its generator function, and its number of trials by default."""
+
+    name: str
+    search: Callable[[Space, random.Random], Search]
+    trials: int | None
+
+
+def names() -> tuple[str, ...]:
+    """Names of the strategies in this folder.
+
+    Examples
+    --------
+    >>> "random" in names()
+    True
+    """
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py")))
+
+
+def load(name: str) -> Strategy:
+    """Import a strategy; a library that it needs and that is missing raises ModuleNotFoundError."""
+    if name not in names():
+        raise ValueError(f"no strategy {name!r}; there are {', '.join(names())}")
+    module = importlib.import_module(f"{__name__}.{name}")
+    return Strategy(name, module.search, module.TRIALS)
+
+
+def summary(name: str) -> str:
+    """First line of a strategy's docstring, read without importing what the strategy needs."""
+    source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")

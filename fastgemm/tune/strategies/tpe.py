@@ -1,0 +1,70 @@
+"""Optuna's tree-structured Parzen estimator, started at the heuristic's configuration.
+
+Kernel, pack and team are categories; the blocks are whole numbers, so that the estimator
+knows which sizes are next to each other.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from random import Random
+
+import optuna
+from optuna.trial import TrialState
+
+from ...problem import Config
+from ..space import ORDERED, Point, Space
+from . import Search
+
+TRIALS = 48
+
+# Before the estimator says anything it needs a picture of the space; the heuristic's is one of these.
+STARTUP = 12
+
+# The estimator proposes what it likes again and again.  After so many known proposals in a row it is
+# given a configuration that it has not seen.
+STUCK = 8
+
+
+def search(space: Space, rng: Random) -> Search:
+    """Ask the estimator for one configuration at a time and tell it the logarithm of the cost."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, multivariate=True, seed=rng.getrandbits(31))
+    study = optuna.create_study(sampler=sampler)
+    study.enqueue_trial(space.encode(space.start))
+    unseen = list(space.all())
+    rng.shuffle(unseen)
+    seen: set[Config] = set()
+    known = 0
+    while len(seen) < len(space):
+        if known >= STUCK:
+            while unseen[-1] in seen:
+                unseen.pop()
+            study.enqueue_trial(space.encode(unseen[-1]))
+            known = 0
+        trial = study.ask()
+        config = space.decode(_suggest(trial, space))
+        if config is None:
+            study.tell(trial, state=TrialState.FAIL)
+            known += 1
+            continue
+        known = known + 1 if config in seen else 0
+        seen.add(config)
+        (cost,) = yield [config]
+        if math.isinf(cost):
+            study.tell(trial, state=TrialState.FAIL)
+        else:
+            study.tell(trial, math.log(cost))
+
+
+def _suggest(trial: optuna.Trial, space: Space) -> Point:
+    point: Point = {}
+    for name, values in space.values.items():
+        if name in ORDERED:
+            point[name] = trial.suggest_int(name, 0, len(values) - 1)
+        else:
+            point[name] = trial.suggest_categorical(name, range(len(values)))
+    return point

@@ -1,0 +1,217 @@
+"""The process that runs candidates: ``python -m fastgemm.tune.worker``.
+
+Its input is one JSON object a line, its output one JSON object for each:
+
+=========== ============================== ==================================================
+``op``      fields                         answer
+=========== ============================== ==================================================
+``problem`` ``problem``, ``seed``          ``{"outcome": "ok"}``; operands and reference are there
+``time``    ``config``, ``limit``          outcome, ``samples`` (seconds of a call), ``detail``
+``rounds``  ``configs``, ``count``         outcome, ``samples``: a list for each configuration
+=========== ============================== ==================================================
+
+The configuration of the family ``numpy`` is `np.matmul` itself.
+
+A candidate that kills or hangs this process costs its parent one trial: it sees the
+pipe close, or its patience end, and starts another process.  ``patience`` in a request
+makes this process end itself too, so that nothing keeps running if the parent is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import numpy as np
+
+from ..problem import Config, Problem
+from .shapes import from_fields
+
+Run = Callable[[np.ndarray, np.ndarray, np.ndarray], object]
+Make = Callable[[Problem, Config], Run]
+"""Turns a configuration into the call to be timed; one of `REFUSALS` means that it is illegal."""
+
+# It does not fit the problem; this CPU or build lacks its ISA tier.
+REFUSALS = (ValueError, RuntimeError)
+
+# A sample is long enough for the clock's 30 to 50 ns to vanish in it, and a trial has enough of
+# them for a median, as long as they do not take longer than a search can afford.
+SAMPLE_SECONDS = 200e-6
+TRIAL_SECONDS = 20e-3
+MIN_SAMPLES, MAX_SAMPLES = 3, 25
+
+# What is this much slower than the best so far is not worth more than one sample.
+HOPELESS = 3.0
+
+
+def operands(problem: Problem, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random operands between -1 and 1 with the strides of the problem's layout letters.
+
+    Not zeros: untouched pages all map to one page of memory, and times come out better than they are.
+    """
+    rng = np.random.default_rng(seed)
+    a = _matrix(rng, problem, problem.layout[0], problem.m, problem.k)
+    b = _matrix(rng, problem, problem.layout[1], problem.k, problem.n)
+    return a, b
+
+
+def tolerance(problem: Problem) -> float:
+    """Largest difference from the reference that rounding explains, for operands below 1 in size.
+
+    K * eps bounds the rounding of a sum of K random products in any order: its partial
+    sums stay near sqrt(K) / 3, so the expected error is a tenth of that.  A complex component
+    is a sum of 2 K products; a reference in the same precision rounds as much itself.
+    """
+    same = 1 if problem.row.real_bytes == 4 else 2
+    return float(np.finfo(_real(problem)).eps) * same * problem.row.parts * problem.k
+
+
+class Bench:
+    """The operands, output and reference of one problem, and the timing of calls on them."""
+
+    def __init__(self, problem: Problem, seed: int, make: Make) -> None:
+        self.problem, self._make = problem, make
+        self.a, self.b = operands(problem, seed)
+        stack = (problem.batch,) if problem.batch > 1 else ()
+        self.out = np.empty((*stack, problem.m, problem.n), problem.row.numpy)
+        wide = {"float32": "float64", "complex64": "complex128"}.get(problem.row.numpy, problem.row.numpy)
+        self.reference = np.matmul(self.a.astype(wide, copy=False), self.b.astype(wide, copy=False))
+
+    def call(self, config: Config) -> Callable[[], object]:
+        """Return the call to be timed; one of `REFUSALS` when the configuration is illegal."""
+        if config.family == "numpy":
+            return lambda: np.matmul(self.a, self.b, out=self.out)
+        run = self._make(self.problem, config)
+        return lambda: run(self.a, self.b, self.out)
+
+    def error(self, call: Callable[[], object]) -> float:
+        """Run once into an output of NaN and return the largest difference from the reference."""
+        self.out.fill(np.nan)
+        call()
+        # A NaN or an infinity is further away than any tolerance.
+        return float(np.nan_to_num(np.max(np.abs(self.out - self.reference)), nan=np.inf))
+
+    def time(self, config: Config, limit: float) -> dict[str, Any]:
+        """Check a configuration and time it; `limit` is the best time so far."""
+        try:
+            call = self.call(config)
+        except REFUSALS as error:
+            return {"outcome": "illegal", "detail": str(error)}
+        off, allowed = self.error(call), tolerance(self.problem)
+        if not off <= allowed:
+            return {"outcome": "wrong", "detail": f"off by {off:.3g} where {allowed:.3g} is allowed"}
+        number, first = _calibrate(call)
+        samples = [first]
+        if first <= HOPELESS * limit:
+            left = int(TRIAL_SECONDS / (first * number))
+            samples += [_sample(call, number) for _ in range(min(MAX_SAMPLES, max(MIN_SAMPLES, left)) - 1)]
+        return {"outcome": "ok", "samples": samples}
+
+    def rounds(self, configs: list[Config], count: int) -> dict[str, Any]:
+        """Time configurations in turn, the order reversed every other round against drift.
+
+        One that is illegal or wrong after all has no samples.
+        """
+        samples: list[list[float]] = [[] for _ in configs]
+        calls: dict[int, Callable[[], object]] = {}
+        for index, config in enumerate(configs):
+            with contextlib.suppress(*REFUSALS):
+                call = self.call(config)
+                if self.error(call) <= tolerance(self.problem):
+                    calls[index] = call
+        numbers = [_calibrate(call)[0] for call in calls.values()]
+        for turn in range(count):
+            for index in list(calls)[:: 1 if turn % 2 == 0 else -1]:
+                if max(numbers) > 1:
+                    # What ran before has left its own blocks in the caches; slow calls replace them by themselves.
+                    calls[index]()
+                samples[index].append(_sample(calls[index], max(numbers)))
+        return {"outcome": "ok", "samples": samples}
+
+
+def serve(make: Make, requests: TextIO, answers: TextIO) -> None:
+    """Answer requests until there are no more."""
+    bench: Bench | None = None
+    for line in requests:
+        request = json.loads(line)
+        faulthandler.dump_traceback_later(request.get("patience", 3600), exit=True)
+        if request["op"] == "problem":
+            bench = Bench(from_fields(request["problem"]), request["seed"], make)
+            answer: dict[str, Any] = {"outcome": "ok"}
+        elif bench is None:
+            raise ValueError("the first request must be a problem")
+        elif request["op"] == "time":
+            answer = bench.time(Config(**request["config"]), request["limit"])
+        else:
+            answer = bench.rounds([Config(**fields) for fields in request["configs"]], request["count"])
+        faulthandler.cancel_dump_traceback_later()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main(make: Make | None = None) -> None:
+    """Serve standard input and output.
+
+    `make` is there for tests and for timing kernels that are no part of the package; the
+    default makes a `fastgemm.plan.Plan`.
+    """
+    # Ctrl-C reaches the whole process group, and the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    # Whatever a library prints must not end up between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    serve(make or _plan, sys.stdin, answers)
+
+
+def _plan(problem: Problem, config: Config) -> Run:
+    from ..plan import Plan
+
+    run: Run = Plan(problem, config).run
+    return run
+
+
+def _real(problem: Problem) -> np.dtype:
+    return np.dtype(f"f{problem.row.real_bytes}")
+
+
+def _matrix(rng: np.random.Generator, problem: Problem, letter: str, rows: int, columns: int) -> np.ndarray:
+    shape = (problem.batch, columns, rows) if letter == "t" else (problem.batch, rows, columns)
+    values = rng.random((*shape, problem.row.parts), dtype=_real(problem))
+    values *= 2
+    values -= 1
+    matrix = values.view(problem.row.numpy)[..., 0]
+    if letter == "t":
+        matrix = matrix.swapaxes(1, 2)
+    elif letter == "g":
+        spread = np.empty((problem.batch, rows, 2 * columns), matrix.dtype)
+        spread[..., ::2] = matrix
+        matrix = spread[..., ::2]
+    return matrix if problem.batch > 1 else matrix[0]
+
+
+def _sample(call: Callable[[], object], number: int) -> float:
+    start = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - start) / number
+
+
+def _calibrate(call: Callable[[], object]) -> tuple[int, float]:
+    """Calls that make up a sample, and the time of one call in such a sample."""
+    number, seconds = 1, _sample(call, 1)
+    while seconds * number < SAMPLE_SECONDS:
+        number = max(2 * number, min(10 * number, int(SAMPLE_SECONDS / seconds)))
+        seconds = _sample(call, number)
+    return number, seconds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Fixtures shared by all tests, and the environment that they run in.
+
+The environment is cleaned before anything imports fastgemm: the user's own tuning
+database, thread count and log file must not decide whether a test passes.
+``FASTGEMM_ISA`` is left alone, so that the whole suite can be run on a lower tier.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_EMPTY = tempfile.TemporaryDirectory(prefix="fastgemm-tests-")
+os.environ["FASTGEMM_DB"] = os.path.join(_EMPTY.name, "empty.json")
+for _name in ("FASTGEMM_NUM_THREADS", "FASTGEMM_LOG_UNTUNED", "OMP_NUM_THREADS"):
+    os.environ.pop(_name, None)
+
+Child = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the markers that the tests, and NumPy's own tests, carry."""
+    config.addinivalue_line("markers", "timeout(seconds, method): end the test after this long")
+    for name in (
+        "slow",
+        "slow_pypy",
+        "leaks_references",
+        "valgrind_error",
+        "thread_unsafe",
+        "parallel_threads",
+        "parallel_threads_limit",
+        "iterations",
+    ):
+        config.addinivalue_line("markers", f"{name}: carried by NumPy's tests")
+
+
+@pytest.fixture(autouse=True)
+def _same_threads_after() -> Iterator[None]:
+    """Give every test the thread count that the session started with."""
+    import fastgemm  # here, because the environment above comes first
+
+    if not hasattr(fastgemm, "get_num_threads"):  # XXX until it is built
+        yield
+        return
+    before = fastgemm.get_num_threads()
+    yield
+    if fastgemm.get_num_threads() != before:
+        fastgemm.set_num_threads(before)
+
+
+@pytest.fixture
+def database_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Path of a user database that does not exist yet, in force for this test and its children."""
+    path = tmp_path / "user.json"
+    monkeypatch.setenv("FASTGEMM_DB", str(path))
+    return path
+
+
+@pytest.fixture
+def child() -> Child:
+    """Run Python code in a fresh interpreter: ``child(code, FASTGEMM_ISA="v3")``.
+
+    A keyword is an environment variable; None removes it.  The exit code must be
+    the one asked for (``status=0``).
+    """
+
+    def run(code: str, status: int = 0, **variables: str | None) -> subprocess.CompletedProcess[str]:
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+        for name, value in variables.items():
+            if value is None:
+                env.pop(name, None)
+            else:
+                env[name] = value
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == status, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run

@@ -1,0 +1,236 @@
+"""Writing a database file: merging, simultaneous, killed and failing writers."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from database_samples import BAD_FILES, CPU, KERNELS, SOUND, document, load, record
+
+from fastgemm import database, registry
+from fastgemm.database import writing
+from fastgemm.problem import Config, Problem, Record
+
+
+@pytest.fixture
+def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "mine.json"
+    monkeypatch.setenv("FASTGEMM_DB", str(path))
+    monkeypatch.setattr(database, "bundled_path", lambda: None)
+    return path
+
+
+def read_mine(path: Path) -> list[Record]:
+    records, problems = database.read(path, cpu=CPU, kernels=KERNELS)
+    assert problems == []
+    return records
+
+
+def test_what_is_written_is_read(user_file: Path) -> None:
+    pairs = [(dt.name, tier.name) for dt in registry.DTYPES for tier in registry.ISAS]
+    made = [record(n=512 + at, dtype=dtype, isa=isa) for at, (dtype, isa) in enumerate(pairs)]
+    made.append(Record(Problem("f64", 1, 9, 9, layout="nt"), Config(family="gemv"), 1e-7, 2e-7, kernels=KERNELS))
+    made.append(Record(Problem("c64", 1, 9, 9), Config(family="numpy"), 1e-7, 2e-7, kernels=KERNELS))
+    assert database.write(user_file, made, cpu=CPU) == len(made)
+    assert set(read_mine(user_file)) == set(made)
+    found, said = load()
+    assert said == []
+    assert set(found) == set(made)
+
+
+def test_merge_keeps_the_faster(user_file: Path) -> None:
+    assert database.write(user_file, [record(2e-3), record(m=9)], cpu=CPU) == 2
+    assert database.write(user_file, [record(3e-3)], cpu=CPU) == 0
+    assert read_mine(user_file) == [record(m=9), record(2e-3)]
+    assert database.write(user_file, [record(1e-3), record(k=9)], cpu=CPU) == 2
+    assert set(read_mine(user_file)) == {record(1e-3), record(m=9), record(k=9)}
+
+
+def test_nothing_better_leaves_the_file_alone(user_file: Path) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    before = user_file.stat()
+    database.write(user_file, [record(5e-3)], cpu=CPU)
+    assert (user_file.stat().st_ino, user_file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert database.write(user_file, [], cpu=CPU) == 0
+
+
+def test_other_cpus_and_kernel_sets_survive(user_file: Path) -> None:
+    database.write(user_file, [record(1e-3)], cpu="other cpu")
+    database.write(user_file, [record(2e-3)], cpu=CPU, kernels="other kernels")
+    database.write(user_file, [record(3e-3)], cpu=CPU)
+    database.write(user_file, [record(m=9)], cpu=CPU)
+    assert set(read_mine(user_file)) == {record(3e-3), record(m=9)}
+    assert [r.seconds for r in database.read(user_file, cpu="other cpu")[0]] == [1e-3]
+    assert [r.seconds for r in database.read(user_file, kernels="other kernels")[0]] == [2e-3]
+    assert len(database.read(user_file)[0]) == 4
+    found, _ = load()
+    assert set(found) == {record(3e-3), record(m=9)}
+    assert found.files[0].skipped == 2
+
+
+def test_foreign_records_are_kept_as_they_stand(user_file: Path) -> None:
+    strange = {"problem": {"dtype": "bf16"}, "new": [1, None, "é"]}
+    user_file.write_text(json.dumps(document(strange, {"bad": float("nan")}, 3, cpu="other")))
+    database.write(user_file, [record()], cpu=CPU)
+    groups = json.loads(user_file.read_text())["groups"]
+    assert [g["records"] for g in groups if g["cpu"] == "other"] == [[strange]]
+    assert read_mine(user_file) == [record()]
+
+
+def test_records_of_several_kernel_sets_in_one_call(user_file: Path) -> None:
+    assert database.write(user_file, [record(), record(kernels="k2"), record(kernels="k3")], cpu=CPU) == 3
+    assert read_mine(user_file) == [record()]
+    assert len(database.read(user_file, cpu=CPU)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        record(float("nan")),
+        record(0.0),
+        record(-1.0),
+        record(float("inf")),
+        replace(record(), config=Config(mr=5, nr=5)),
+        replace(record(), trials=-1),
+        replace(record(), strategy=7),
+        replace(record(), problem=replace(SOUND, dtype="float32")),
+        replace(record(), kernels=""),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(user_file: Path, bad: Record) -> None:
+    database.write(user_file, [record(m=9)], cpu=CPU)
+    with pytest.raises((TypeError, ValueError)):
+        database.write(user_file, [record(), bad], cpu=CPU)
+    assert read_mine(user_file) == [record(m=9)]
+
+
+@pytest.mark.parametrize("name", sorted(set(BAD_FILES) - {"schema of tomorrow"}))
+def test_damaged_file_is_replaced_and_a_copy_kept(user_file: Path, name: str) -> None:
+    user_file.write_bytes(BAD_FILES[name][0])
+    assert database.write(user_file, [record()], cpu=CPU) == 1
+    assert read_mine(user_file) == [record()]
+    assert user_file.with_name("mine.json.damaged").read_bytes() == BAD_FILES[name][0]
+    assert load()[1] == []
+
+
+def test_newer_schema_is_not_overwritten(user_file: Path) -> None:
+    user_file.write_bytes(BAD_FILES["schema of tomorrow"][0])
+    with pytest.raises(ValueError, match="schema 2"):
+        database.write(user_file, [record()], cpu=CPU)
+    assert user_file.read_bytes() == BAD_FILES["schema of tomorrow"][0]
+
+
+def test_folder_gets_a_file_and_folders_are_made(tmp_path: Path) -> None:
+    database.write(tmp_path, [record()], cpu=CPU)
+    assert read_mine(tmp_path / "tuning.json") == [record()]
+    database.write(tmp_path / "a" / "b" / "c.json", [record()], cpu=CPU)
+    assert read_mine(tmp_path / "a" / "b" / "c.json") == [record()]
+
+
+def test_link_stays_a_link_and_the_mode_stays(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    database.write(real, [record()], cpu=CPU)
+    real.chmod(0o640)
+    link.symlink_to(real)
+    database.write(link, [record(m=9)], cpu=CPU)
+    assert link.is_symlink()
+    assert len(read_mine(real)) == 2
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_only_the_database_and_its_lock_remain(user_file: Path) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    assert sorted(p.name for p in user_file.parent.iterdir()) == [".mine.json.lock", "mine.json"]
+
+
+def test_lock_that_is_never_given_back(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fcntl")
+    monkeypatch.setattr(writing, "LOCK_SECONDS", 0.1)
+    with writing._locked(user_file), pytest.raises(TimeoutError, match="locked by another process"):
+        database.write(user_file, [record()], cpu=CPU)
+    assert database.write(user_file, [record()], cpu=CPU) == 1
+
+
+def _write_some(path: Path, worker: int) -> None:
+    for at in range(10):
+        database.write(path, [record(m=1000 * worker + at + 1), record(1e-3 / (10 * worker + at + 1))], cpu=CPU)
+
+
+@pytest.mark.timeout(120)
+def test_simultaneous_writers_lose_nothing(user_file: Path) -> None:
+    pytest.importorskip("fcntl")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write_some, args=(user_file, worker)) for worker in range(4)]
+    for each in workers:
+        each.start()
+    while any(each.is_alive() for each in workers):
+        assert load()[1] == []  # at no moment is a part of a file seen
+    for each in workers:
+        each.join()
+    assert [each.exitcode for each in workers] == [0] * 4
+    found = read_mine(user_file)
+    assert len(found) == 41
+    assert min(r.seconds for r in found if r.problem == SOUND) == 1e-3 / 40
+
+
+KILLED = """
+    import os, sys
+    from fastgemm.database import write, writing
+    from fastgemm.problem import Config, Problem, Record
+
+    def stop(*args):
+        print("now", flush=True)
+        sys.stdin.read()
+
+    {patch}
+    record = Record(Problem("f32", 9, 9, 9), Config(mr=6, nr=16), 1e-3, 2e-3, kernels="k1")
+    write(sys.argv[1], [record], cpu=sys.argv[2])
+"""
+MOMENTS: dict[str, str] = {
+    "with the lock": "writing._merge = stop",
+    "file half written": "os.fsync = stop",
+    "before the replacement": "os.replace = stop",
+}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.timeout(60)
+def test_killed_writer_leaves_the_old_file(user_file: Path, moment: str) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    before = user_file.read_bytes()
+    code = textwrap.dedent(KILLED).format(patch=MOMENTS[moment])
+    command = [sys.executable, "-c", code, str(user_file), CPU]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "now\n"
+        child.kill()
+    assert user_file.read_bytes() == before
+    # Nor does it leave a lock, and what it left of a file is cleared away.
+    assert database.write(user_file, [record(m=10)], cpu=CPU) == 1
+    assert len(read_mine(user_file)) == 2
+    assert sorted(p.name for p in user_file.parent.iterdir()) == [".mine.json.lock", "mine.json"]
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_failing_disk_leaves_the_old_file(user_file: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    before = user_file.read_bytes()
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, fails, full)
+        with pytest.raises(OSError, match="No space left"):
+            database.write(user_file, [record(m=9)], cpu=CPU)
+    assert user_file.read_bytes() == before
+    assert database.write(user_file, [record(m=9)], cpu=CPU) == 1

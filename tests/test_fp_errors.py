@@ -1,0 +1,199 @@
+"""Floating-point errors: under `np.errstate` the same reports as `np.matmul`, and never a spurious one.
+
+Edges are where spurious reports come from: a masked lane that computes on what
+lies beside the operand.  Here that memory holds signalling NaNs, so that any
+arithmetic on it, or on a lane of an infinite row that should be off, is reported.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import fastgemm
+import numpy as np
+import pytest
+from oracle import FLOATS, MatMul, integers
+
+MODES = ("ignore", "warn", "raise", "call", "print", "log")
+SIGNALLING = {4: 0x7FA00000, 8: 0x7FF4000000000000}
+INVALID, OVERFLOW, UNDERFLOW = "invalid value", "overflow", "underflow"
+CLEAN: set[str] = set()
+
+# What goes in, and what IEEE arithmetic has to report.
+CASES: dict[str, tuple[Callable[[str], tuple[np.ndarray, np.ndarray]], set[str]]] = {
+    "inf * 0": (lambda c: (np.array([[np.inf, 1]], c), np.array([[0], [1]], c)), {INVALID}),
+    "inf - inf": (lambda c: (np.array([[np.inf, -np.inf]], c), np.ones((2, 1), c)), {INVALID}),
+    "overflow": (lambda c: (np.full((3, 2), np.finfo(c).max, c), np.full((2, 5), 16, c)), {OVERFLOW}),
+    "underflow": (
+        lambda c: (np.full((3, 1), np.finfo(c).tiny, c), np.full((1, 5), np.finfo(c).eps / 3, c)),
+        {UNDERFLOW},
+    ),
+    "nan": (lambda c: (np.array([[np.nan, 1]], c), np.ones((2, 3), c)), CLEAN),
+    "clean": (lambda c: (np.ones((3, 4), c), np.ones((4, 5), c)), CLEAN),
+    "zeros": (lambda c: (np.zeros((3, 4), c), np.zeros((4, 5), c)), CLEAN),
+    "vectors": (lambda c: (np.array([np.inf, 1], c), np.array([0, 1], c)), {INVALID}),
+    "vector, matrix": (lambda c: (np.array([np.inf, 1], c), np.zeros((2, 40), c)), {INVALID}),
+    "matrix, vector": (lambda c: (np.full((40, 2), np.inf, c), np.zeros(2, c)), {INVALID}),
+    "stack": (lambda c: (np.full((3, 2, 2), np.inf, c), np.zeros((2, 2), c)), {INVALID}),
+    "K=0": (lambda c: (np.ones((3, 0), c), np.ones((0, 5), c)), CLEAN),
+}
+
+
+def reports(
+    matmul: MatMul, a: np.ndarray, b: np.ndarray, mode: str, out: np.ndarray | None = None
+) -> tuple[str | None, list[str], list[tuple[str, int]], str]:
+    """All that a call reports in a mode: exception, warnings, what the callback and the log got."""
+    called: list[tuple[str, int]] = []
+    log = io.StringIO()
+    error = None
+    targets: dict[str, Any] = {"call": lambda kind, flag: called.append((kind, flag)), "log": log}
+    with np.errstate(all=mode, call=targets.get(mode)), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            matmul(a, b, out=out)
+        except FloatingPointError as exc:
+            error = str(exc)
+    return error, [str(w.message) for w in caught], called, log.getvalue()
+
+
+def flags(a: np.ndarray, b: np.ndarray, matmul: MatMul = fastgemm.matmul, **kwargs: Any) -> set[str]:
+    """Kinds of error that a call warns of."""
+    messages = reports(matmul, a, b, "warn", **kwargs)[1]
+    assert all(m.endswith(" encountered in matmul") for m in messages)
+    return {m.removesuffix(" encountered in matmul") for m in messages}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("case", CASES)
+def test_reports_are_numpys(case: str, char: str, mode: str, capfd: pytest.CaptureFixture[str]) -> None:
+    a, b = CASES[case][0](char)
+    want = reports(np.matmul, a, b, mode), capfd.readouterr()
+    got = reports(fastgemm.matmul, a, b, mode), capfd.readouterr()
+    assert got == want
+
+
+@pytest.mark.parametrize("char", FLOATS)
+@pytest.mark.parametrize("case", CASES)
+def test_reports_are_right(case: str, char: str) -> None:
+    """What arithmetic has to report is reported.
+
+    NumPy's complex BLAS multiplies the sum by alpha = 1 + 0j, so it may say
+    'invalid value' besides for an infinite sum: that much more is allowed.
+    """
+    make, want = CASES[case]
+    a, b = make(char)
+    got = flags(a, b)
+    assert want <= got <= want | flags(a, b, np.matmul)
+
+
+@pytest.mark.parametrize("kind", ["over", "under", "invalid"])
+def test_one_kind_at_a_time(kind: str) -> None:
+    """Only the kind of error asked for raises."""
+    for case, (make, _) in CASES.items():
+        a, b = make("f8")
+        answers = []
+        for matmul in (np.matmul, fastgemm.matmul):
+            with np.errstate(all="ignore", **{kind: "raise"}):
+                try:
+                    matmul(a, b)
+                    answers.append("nothing")
+                except FloatingPointError as exc:
+                    answers.append(str(exc))
+        assert answers[0] == answers[1], case
+
+
+def test_old_flags_are_not_reported() -> None:
+    """An error before the call, left unreported, is not the call's; nor is one call's the next one's."""
+    inf, one = np.full((2, 2), np.inf), np.ones((2, 2))
+    with np.errstate(all="ignore"):
+        np.subtract(inf, inf)
+        fastgemm.matmul(inf, np.zeros((2, 2)))
+    assert flags(one, one) == CLEAN
+
+
+def test_result_is_written_although_it_raises() -> None:
+    out = np.zeros((1, 1))
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="invalid value encountered in matmul"):
+        fastgemm.matmul(np.array([[np.inf]]), np.array([[0.0]]), out=out)
+    assert np.isnan(out).all()
+
+
+def surrounded(values: np.ndarray, margin: int = 70) -> np.ndarray:
+    """Copy values into the middle of a matrix of signalling NaNs."""
+    rows, columns = values.shape
+    real = values.real.dtype
+    word = f"u{real.itemsize}"
+    wide = np.empty((rows + 2 * 3, columns + 2 * margin), values.dtype)
+    wide.view(word)[...] = SIGNALLING[real.itemsize]
+    view = wide[3 : 3 + rows, margin : margin + columns]
+    view.view(word)[...] = np.ascontiguousarray(values).view(word)
+    return view
+
+
+@pytest.mark.parametrize("char", FLOATS)
+@pytest.mark.parametrize("n", range(1, 41))
+def test_edges_report_nothing(char: str, n: int) -> None:
+    """Infinities at every edge, signalling NaNs beyond it: no report, and the right result."""
+    for m, k in [(1, 1), (1, 7), (2, 16), (5, 3), (6, 9), (13, 4), (29, 2), (n, n)]:
+        a, b = np.ones((m, k), char), integers((k, n), char, n)
+        # A complex infinity times 1 + 0j is invalid by its formula, so that stays finite.
+        b[:, -1] = np.inf if b.dtype.kind == "f" else 1000
+        want = b.sum(axis=0, dtype=char) + np.zeros((m, 1), char)
+        for x in (a, a.copy("F")):
+            for y in (b, b.copy("F")):
+                left = surrounded(x) if x.flags.c_contiguous else surrounded(x.T).T
+                right = surrounded(y) if y.flags.c_contiguous else surrounded(y.T).T
+                out = surrounded(np.full((m, n), 3, char))
+                assert isinstance(out.base, np.ndarray)
+                before = out.base.tobytes()
+                assert flags(left, right, out=out) == CLEAN
+                np.testing.assert_array_equal(out, want)
+                out[...] = 3
+                assert out.base.tobytes() == before, "wrote beside out"
+
+
+@pytest.mark.parametrize("char", FLOATS)
+def test_out_is_not_read(char: str) -> None:
+    """Signalling NaNs in out are neither read nor reported."""
+    for m, n, k in [(1, 1, 1), (3, 5, 7), (17, 33, 9), (64, 64, 64)]:
+        a, b = integers((m, k), char, 1), integers((k, n), char, 2)
+        out = surrounded(np.zeros((m, n), char))
+        out.view(f"u{a.real.itemsize}")[...] = SIGNALLING[a.real.itemsize]
+        assert flags(a, b, out=out) == CLEAN
+        np.testing.assert_array_equal(out, np.matmul(a, b))
+
+
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("place", ["top left", "top right", "bottom left", "bottom right"])
+def test_workers_flags_arrive(char: str, place: str) -> None:
+    """Flags are per thread: those of the threads that help must reach the caller."""
+    size = 260
+    row = 0 if "top" in place else size - 1
+    column = 0 if "left" in place else size - 1
+    a, b = np.ones((size, size), char), np.ones((size, size), char)
+    a[row, 7] = np.finfo(char).max
+    b[7, column] = 16
+    with fastgemm.threads(2):
+        assert flags(a, b) == {OVERFLOW}
+        a[row, 7] = 1
+        assert flags(a, b) == CLEAN
+    stack_a, stack_b = np.ones((8, 40, 40), char), np.ones((8, 40, 40), char)
+    which = 0 if "top" in place else 7
+    stack_a[which, 0, 0], stack_b[which, 0, 0] = np.inf, 0
+    with fastgemm.threads(2):
+        assert flags(stack_a, stack_b) == {INVALID}
+
+
+def test_workers_old_flags_are_not_reported() -> None:
+    """A helping thread's flags from the call before are gone."""
+    a = np.full((300, 300), np.inf, "f4")
+    zero, one = np.zeros((300, 300), "f4"), np.ones((300, 300), "f4")
+    with fastgemm.threads(2):
+        for _ in range(3):
+            with np.errstate(all="ignore"):
+                fastgemm.matmul(a, zero)
+            assert flags(one, one) == CLEAN

@@ -1,0 +1,233 @@
+"""Threads: many callers at once, the thread count, and what a call leaves behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import fastgemm
+import numpy as np
+import pytest
+from conftest import Child
+from oracle import FLOATS, integers
+
+SHAPES = [(1, 1, 1), (8, 8, 8), (1, 300, 64), (64, 5, 200), (33, 47, 65), (128, 128, 128), (300, 20, 300), (200, 260, 90)]
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("limit", [1, 2])
+def test_many_callers_at_once(limit: int) -> None:
+    """Eight threads, all shapes and dtypes in different orders: every product exact."""
+    problems = []
+    for char in FLOATS:
+        for m, n, k in SHAPES:
+            a, b = integers((m, k), char, m), integers((k, n), char, n)
+            problems.append((a, b, np.matmul(a, b)))
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> int:
+        start.wait()
+        done = 0
+        order = np.random.default_rng(seed).permutation(len(problems))
+        for i in [*order, *order[::-1]]:
+            a, b, want = problems[i]
+            assert np.array_equal(fastgemm.matmul(a, b), want)
+            out = np.full_like(want, np.nan)
+            fastgemm.gemm(a, b, out=out)
+            assert np.array_equal(out, want)
+            done += 1
+        return done
+
+    with fastgemm.threads(limit), ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [2 * len(problems)] * 8
+
+
+@pytest.mark.timeout(120)
+def test_threads_that_come_and_go() -> None:
+    """Callers that end release what they held; later callers compute."""
+    a, b = integers((90, 70), "f4", 1), integers((70, 80), "f4", 2)
+    want = np.matmul(a, b)
+    results: list[bool] = []
+    for _ in range(30):
+        batch = [
+            threading.Thread(target=lambda: results.append(np.array_equal(fastgemm.matmul(a, b), want))) for _ in range(4)
+        ]
+        for t in batch:
+            t.start()
+        for t in batch:
+            t.join(60)
+    assert results == [True] * 120
+
+
+@pytest.mark.timeout(120)
+def test_first_calls_race() -> None:
+    """Shapes never seen before, planned by all threads in the same moment."""
+    start = threading.Barrier(6)
+
+    def work(_: int) -> bool:
+        start.wait()
+        ok = True
+        for i in range(40):
+            a, b = integers((3 + i, 11 + i), "f8", i), integers((11 + i, 5 + i), "f8", i + 1)
+            ok = ok and np.array_equal(fastgemm.matmul(a, b), np.matmul(a, b))
+        return ok
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+
+
+def test_shared_out_columns() -> None:
+    """Callers that write disjoint parts of one array do not disturb each other."""
+    a, b = integers((64, 32), "f4", 1), integers((32, 96), "f4", 2)
+    out = np.full((64, 96), np.nan, "f4")
+
+    def work(part: int) -> None:
+        cut = slice(12 * part, 12 * part + 12)
+        for _ in range(50):
+            fastgemm.matmul(a, b[:, cut], out=out[:, cut])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert np.array_equal(out, np.matmul(a, b))
+
+
+def test_count_is_set_and_restored() -> None:
+    start = fastgemm.get_num_threads()
+    assert isinstance(start, int)
+    assert start >= 1
+    with fastgemm.threads(2):
+        assert fastgemm.get_num_threads() == 2
+        with fastgemm.threads(1):
+            assert fastgemm.get_num_threads() == 1
+        assert fastgemm.get_num_threads() == 2
+        with pytest.raises(KeyError), fastgemm.threads(1):
+            raise KeyError
+        assert fastgemm.get_num_threads() == 2
+    assert fastgemm.get_num_threads() == start
+    fastgemm.set_num_threads(1)
+    assert fastgemm.get_num_threads() == 1
+    fastgemm.set_num_threads(np.int64(2))  # type: ignore[arg-type]
+    assert fastgemm.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("bad", [0, -1, 10**9, 1.5, "2", "two", None, [1]])
+def test_bad_counts(bad: object) -> None:
+    before = fastgemm.get_num_threads()
+    with pytest.raises((TypeError, ValueError), match="thread"):
+        fastgemm.set_num_threads(bad)  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError), match="thread"), fastgemm.threads(bad):  # type: ignore[arg-type]
+        pass
+    assert fastgemm.get_num_threads() == before
+
+
+def test_more_threads_than_cores() -> None:
+    """A count above the cores is the caller's wish and computes."""
+    a, b = integers((130, 140), "f4", 1), integers((140, 150), "f4", 2)
+    with fastgemm.threads(5):
+        assert np.array_equal(fastgemm.matmul(a, b), np.matmul(a, b))
+
+
+COUNT = "import fastgemm; print(fastgemm.get_num_threads())"
+
+
+def test_count_from_the_environment(child: Child) -> None:
+    assert child(COUNT, FASTGEMM_NUM_THREADS="1").stdout.strip() == "1"
+    assert child(COUNT, FASTGEMM_NUM_THREADS="2").stdout.strip() == "2"
+    assert child(COUNT, FASTGEMM_NUM_THREADS="2", OMP_NUM_THREADS="1").stdout.strip() == "2"
+    assert child(COUNT, OMP_NUM_THREADS="1").stdout.strip() == "1"
+
+
+def test_default_count_is_the_cores(child: Child) -> None:
+    """Affinity is honoured: with one CPU allowed there is one thread."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("no affinity here")
+    one = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}}); "
+    assert child(one + COUNT).stdout.strip() == "1"
+    assert 1 <= int(child(COUNT).stdout) <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("bad", ["0", "-1", "many", "1.5", "2 2"])
+def test_bad_count_in_the_environment(child: Child, bad: str) -> None:
+    """A count that cannot be used is not silently something else: the variable is named."""
+    code = (
+        "import warnings; warnings.simplefilter('error')\n"
+        "try:\n"
+        "    import fastgemm; fastgemm.get_num_threads()\n"
+        "except Exception as exc:\n"
+        "    assert 'FASTGEMM_NUM_THREADS' in str(exc), exc\n"
+        "    print('told')\n"
+    )
+    assert child(code, FASTGEMM_NUM_THREADS=bad).stdout.strip() == "told"
+
+
+def test_empty_count_in_the_environment(child: Child) -> None:
+    """An empty variable is no variable."""
+    assert int(child(COUNT, FASTGEMM_NUM_THREADS="").stdout) >= 1
+
+
+TASKS = "len(os.listdir('/proc/self/task'))"
+
+
+@linux
+def test_import_starts_no_thread(child: Child) -> None:
+    code = f"import os, numpy; n = {TASKS}; import fastgemm; print({TASKS} - n)"
+    assert child(code).stdout.strip() == "0"
+    small = "; fastgemm.matmul(numpy.ones((8, 8)), numpy.ones((8, 8))); "
+    code = f"import os, numpy; n = {TASKS}; import fastgemm{small}print({TASKS} - n)"
+    assert child(code).stdout.strip() == "0", "a small product needs no thread either"
+
+
+@linux
+def test_one_thread_starts_none(child: Child) -> None:
+    """With a count of one, a large product starts no thread."""
+    code = (
+        f"import os, numpy; n = {TASKS}; import fastgemm\n"
+        f"a = numpy.ones((300, 300)); fastgemm.matmul(a, a); print({TASKS} - n)"
+    )
+    assert child(code, FASTGEMM_NUM_THREADS="1").stdout.strip() == "0"
+
+
+@linux
+def test_affinity_of_the_caller_is_unchanged() -> None:
+    """Threads that help may be bound to their core; the caller, and its new threads, are not."""
+    before = os.sched_getaffinity(0)
+    a = np.ones((400, 400), "f4")
+    seen: list[set[int]] = []
+
+    def work() -> None:
+        seen.append(os.sched_getaffinity(0))
+        with fastgemm.threads(2):
+            fastgemm.matmul(a, a)
+        seen.append(os.sched_getaffinity(0))
+
+    with fastgemm.threads(2):
+        for _ in range(5):
+            fastgemm.matmul(a, a)
+            assert os.sched_getaffinity(0) == before
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert seen == [before, before]
+
+
+@linux
+def test_narrow_affinity_of_one_caller() -> None:
+    """A thread that was pinned by its owner stays pinned, and its products are right."""
+    a = integers((260, 260), "f4", 1)
+    want = np.matmul(a, a)
+    answers: list[object] = []
+
+    def work() -> None:
+        mine = {max(os.sched_getaffinity(0))}
+        os.sched_setaffinity(0, mine)
+        with fastgemm.threads(2):
+            answers.append(np.array_equal(fastgemm.matmul(a, a), want))
+        answers.append(os.sched_getaffinity(0) == mine)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert answers == [True, True]

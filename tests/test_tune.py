@@ -1,0 +1,523 @@
+"""The tuner without a clock: shapes, space, strategies, budget, final and journal, on replayed timings."""
+
+import dataclasses
+import itertools
+import json
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastgemm import database, registry
+from fastgemm.problem import LAYOUTS, Config, Problem
+from fastgemm.tune import compare, driver, journal, report, shapes, strategies
+from fastgemm.tune.driver import Budget, Trials
+from fastgemm.tune.measure import Measurement, ReplayRunner
+from fastgemm.tune.shapes import Shape, ShapeError
+from fastgemm.tune.space import Space
+
+SMALL = Problem("f32", 96, 96, 1500, threads=2)
+
+
+def start_for(problem, isa="v3"):
+    """A configuration that fits: not a good one."""
+    mr, nr = registry.tiles(problem.row, registry.isa(isa))[-1]
+    pack = "none" if problem.layout[1] == "n" else "b"
+    return Config("gemm", isa, mr, nr, mc=60, kc=256, nc=64, pack=pack, threads=1)
+
+
+def landscape(config):
+    """Milliseconds with one valley: packed B, deep KC, wide NC, two threads over n."""
+    if config.family == "gemv" or (config.mr, config.nr, config.pack) == (6, 16, "ab"):
+        return "crash"
+    cost = 1.0 + 0.2 * abs(math.log2(config.kc / 1024)) + 0.1 * abs(math.log2(config.nc / 128))
+    cost += 0.3 * (config.pack != "b") + 0.5 * (config.threads == 1) + 0.1 * (config.split != "n")
+    return 1e-3 * (cost + config.mr / 100)
+
+
+# ---- shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("1x1x1", (1, 1, 1, 1)),
+        ("128x3072x768", (128, 3072, 768, 1)),
+        ("8X9X10X11", (8, 9, 10, 11)),
+    ],
+)
+def test_shape_is_read(text, shape):
+    assert shapes.parse(text) == shape
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "8",
+        "8x8",
+        "8x8x8x8x8",
+        "0x8x8",
+        "8x8x8x0",
+        "-8x8x8",
+        "8.0x8x8",
+        "8x8x8 ",
+        "axbxc",
+        "8x8x" + "9" * 5000,
+        "٣x8x8",
+    ],
+)
+def test_bad_shape_is_refused(text):
+    with pytest.raises(ShapeError, match="shape"):
+        shapes.parse(text)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**4))
+def test_label_is_what_parse_reads(m, n, k, batch):
+    assert shapes.parse(shapes.label(Problem("f64", m, n, k, batch))) == (m, n, k, batch)
+
+
+def test_a_shape_too_large_for_the_kernels_names_its_place():
+    with pytest.raises(ShapeError, match="command line"):
+        shapes.product([Shape(10**13, 1, 1)], ["f32"], [1])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_transposing_twice_changes_nothing(layout):
+    problem = Problem("c64", 3, 4, 5, 6, layout, 2)
+    assert shapes.transposed(shapes.transposed(problem)) == problem
+
+
+def test_one_column_of_output_becomes_one_row():
+    assert shapes.normalised(Problem("f32", 100, 1, 50, layout="nt")) == Problem("f32", 1, 100, 50, layout="nt")
+    assert shapes.normalised(Problem("f32", 1, 1, 50)) == Problem("f32", 1, 1, 50)
+
+
+def csv_of(tmp_path, text):
+    path = tmp_path / "shapes.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_csv_with_every_column(tmp_path):
+    path = csv_of(
+        tmp_path,
+        "name,M,N,K,batch,transA,transB,dtype,layout,cls\n"
+        "a,8,9,10,,,,,,general\n"
+        "b,8,9,10,4,0,1,float64,row,\n"
+        "c,8,9,10,1,0,0,float32,col,\n"
+        "d,8,9,10,1,0,0,complex64,gt,\n"
+        '"e, twice",8,9,10,1,1,0,float32/64,row,\n'
+        "f,8,9,10,1,0,0,int8,row,\n"
+        "a again,8,9,10,1,0,0,,,\n",
+    )
+    problems, left_out = shapes.from_csv(path, [], [1, 2])
+    expected = [
+        Problem("f32", 8, 9, 10),
+        Problem("f64", 8, 9, 10, 4, "nt"),
+        Problem("f32", 9, 8, 10),
+        Problem("c64", 8, 9, 10, 1, "gt"),
+        Problem("f32", 8, 9, 10, 1, "tn"),
+        Problem("f64", 8, 9, 10, 1, "tn"),
+    ]
+    assert problems == [dataclasses.replace(p, threads=t) for p in expected for t in (1, 2)]
+    assert len(left_out) == 1
+    assert "int8" in left_out[0]
+    assert "line 7" in left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no column M, N, K"),
+        ("M,N\n1,2\n", "no column K"),
+        ("M,N,K\n1,2,\n", "line 2: K is ''"),
+        ("M,N,K\n1,2\n", "line 2: K is ''"),
+        ("M,N,K\n1,2,3\n1,2,-3\n", "line 3: K is '-3'"),
+        ("M,N,K\n1,2,3.5\n", "line 2: K is '3.5'"),
+        ("M,N,K,batch\n1,2,3,0\n", "line 2: BATCH is '0'"),
+        ("M,N,K,transA\n1,2,3,maybe\n", "line 2: transa is 'maybe'"),
+        ("M,N,K,layout\n1,2,3,zz\n", "line 2: layout is 'zz'"),
+        ("M,N,K\n9999999999999,2,3\n", "line 2: m must be between"),
+        ('M,N,K\n1,2,"3', "not a CSV file"),
+    ],
+)
+def test_bad_csv_names_the_line(tmp_path, text, reason):
+    with pytest.raises(ShapeError, match=reason):
+        shapes.from_csv(csv_of(tmp_path, text), [], [1])
+
+
+def test_csv_that_is_no_text_or_not_there(tmp_path):
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"\xff\xfe\x00M,N,K\n")
+    for path in (binary, tmp_path, tmp_path / "missing.csv"):
+        with pytest.raises(ShapeError, match=path.name):
+            shapes.from_csv(path, [], [1])
+
+
+def test_log_keeps_the_good_lines(tmp_path):
+    good = Problem("f32", 1, 20, 30, 4, "nt", 2)
+    lines = [
+        json.dumps(dataclasses.asdict(good)),
+        json.dumps({**dataclasses.asdict(good), "count": 7}),
+        '{"dtype": "f64", "m": 1, "n": 2, "k": 3}',
+        '{"dtype": "f64", "m": 1, "n": 2}',
+        '{"dtype": "int8", "m": 1, "n": 2, "k": 3}',
+        '{"dtype": "f64", "m": true, "n": 2, "k": 3}',
+        '{"dtype": "f64", "m": 1e3, "n": 2, "k": 3}',
+        '{"dtype": ["f64"], "m": 1, "n": 2, "k": 3}',
+        '{"dtype": "f64", "m": 1, "n": 2, "k": 3, "layout": ["n", "n"]}',
+        "[1, 2, 3]",
+        "[" * 100_000,
+        '{"dtype": "f64", "m": 1, "n":',
+        "",
+    ]
+    path = tmp_path / "untuned.jsonl"
+    path.write_text("\n".join(lines))
+    problems, left_out = shapes.from_log(path)
+    assert problems == [good, Problem("f64", 1, 2, 3)]
+    assert len(left_out) == 9
+
+
+# ---- space
+
+PROBLEMS = [
+    Problem("f32", 1024, 1024, 1024, threads=2),
+    Problem("f64", 13, 512, 256, threads=4),
+    Problem("c128", 5, 7, 9, batch=3, threads=2),
+    Problem("f32", 1, 4096, 4096, layout="nt", threads=2),
+    Problem("c64", 64, 64, 2000, layout="tg"),
+    Problem("f32", 7, 1, 3, batch=20, layout="gg", threads=3),
+]
+SPACES = [(problem, isa.name) for problem in PROBLEMS for isa in registry.ISAS]
+
+
+@pytest.mark.parametrize(("problem", "isa"), SPACES)
+def test_space_is_legal_and_counts_nothing_twice(problem, isa):
+    space = Space(problem, start_for(problem, isa))
+    configs = list(space.all())
+    assert configs[0] == space.start
+    assert len(set(configs)) == len(configs) == len(space)
+    for config in configs:
+        assert config.misfit(problem) is None
+        assert space.decode(space.encode(config)) == config
+    rng = random.Random(1)
+    assert all(space.sample(rng) in space for _ in range(100))
+
+
+@pytest.mark.parametrize(("problem", "isa"), SPACES)
+def test_neighbours_are_legal_symmetric_and_lead_everywhere(problem, isa):
+    space = Space(problem, start_for(problem, isa))
+    near = {config: space.neighbours(config) for config in space.all()}
+    for config, others in near.items():
+        assert config not in others
+        assert len(set(others)) == len(others)
+        for other in others:
+            assert config in near[other]
+    reached, frontier = {space.start}, [space.start]
+    while frontier:
+        frontier = [other for config in frontier for other in near[config] if other not in reached]
+        reached.update(frontier)
+    assert len(reached) == len(space)
+
+
+def test_the_space_follows_the_registry():
+    problem = Problem("f32", 500, 500, 500, threads=2)
+    configs = list(Space(problem, start_for(problem, "v4")).all())
+    assert {(c.mr, c.nr) for c in configs} == set(registry.tiles(problem.row, registry.isa("v4")))
+    assert {c.pack for c in configs} == set(registry.PACKS)
+    assert {(c.threads, c.split) for c in configs} == {(1, "n"), (2, "n"), (2, "m")}
+
+
+def test_blocks_of_equal_effect_are_one():
+    problem = Problem("f32", 48, 48, 200)
+    blocks = {(c.mc, c.kc, c.nc) for c in Space(problem, start_for(problem)).all()}
+    assert blocks == {(60, 256, 64)}
+    # 1500 steps are two balanced blocks for 1024 as for 750, and the start's value stands for both.
+    start = start_for(SMALL).replace(kc=750)
+    assert {c.kc for c in Space(SMALL, start).all()} == {256, 512, 750, 2048}
+
+
+def test_no_more_threads_than_pieces_of_work():
+    problem = Problem("f32", 3, 8, 1000, threads=64)
+    space = Space(problem, start_for(problem))
+    assert max(c.threads for c in space.all()) == 2
+
+
+def test_a_start_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="tile"):
+        Space(SMALL, Config("gemm", "v3", 7, 7))
+    with pytest.raises(ValueError, match="kernel"):
+        Space(SMALL, Config("numpy"))
+
+
+# ---- strategies, all that the folder has
+
+
+def run(strategy, budget, table=landscape, problem=SMALL, seed=0):
+    space = Space(problem, start_for(problem))
+    trials = Trials(ReplayRunner(table))
+    trials.costs([space.start])
+    driver.search(space, strategy, trials, budget, random.Random(seed))
+    return space, trials
+
+
+@pytest.fixture(params=strategies.names())
+def strategy(request):
+    return strategies.load(request.param)
+
+
+def test_strategy_stays_in_the_space_and_the_budget(strategy):
+    space, trials = run(strategy, Budget(30))
+    assert len(trials.runner.measured) == len(trials.results) == 31
+    assert trials.runner.measured[0] == space.start
+    assert all(config in space for config in trials.results)
+
+
+def test_strategy_finds_better_than_the_start(strategy):
+    space, trials = run(strategy, Budget(100))
+    assert trials.results[trials.ranking()[0]].seconds < landscape(space.start)
+
+
+def test_strategy_repeats_itself_with_the_same_seed(strategy):
+    assert run(strategy, Budget(25), seed=3)[1].runner.measured == run(strategy, Budget(25), seed=3)[1].runner.measured
+
+
+def test_strategy_survives_when_all_else_fails(strategy):
+    start = start_for(SMALL)
+    outcomes = itertools.cycle(["crash", "timeout", "wrong", "illegal"])
+    _, trials = run(strategy, Budget(40), lambda c: 1e-3 if c == start else next(outcomes))
+    assert trials.ranking() == [start]
+
+
+def test_strategy_ends_in_a_space_smaller_than_its_budget(strategy):
+    problem = Problem("f32", 4, 8, 8)
+    space, trials = run(strategy, Budget(10_000), lambda c: 1e-6 * c.mr, problem)
+    assert len(trials.results) <= len(space) < 20
+
+
+def test_strategy_ends_at_the_deadline(strategy):
+    ticks = itertools.count()
+    _, trials = run(strategy, Budget(None, deadline=50, clock=lambda: next(ticks)))
+    assert 1 <= len(trials.results) < 51
+
+
+def test_strategy_is_documented(strategy):
+    assert strategies.summary(strategy.name)
+    assert strategy.trials is None or strategy.trials > 0
+
+
+def test_unknown_strategy_is_refused():
+    with pytest.raises(ValueError, match="tpe"):
+        strategies.load("__init__")
+
+
+def test_a_strategy_that_repeats_itself_is_ended():
+    def search(space, rng):
+        while True:
+            yield [space.start]
+
+    _, trials = run(strategies.Strategy("stubborn", search, None), Budget(10))
+    assert len(trials.results) == 1
+
+
+def test_known_configurations_cost_nothing():
+    asked = []
+
+    def search(space, rng):
+        configs = list(space.all())[:3]
+        asked.append((yield configs))
+        asked.append((yield configs))
+
+    space, trials = run(strategies.Strategy("twice", search, None), Budget(10))
+    assert asked[0] == asked[1] == [trials.results[c].seconds for c in list(space.all())[:3]]
+    assert len(trials.runner.measured) == 3
+
+
+# ---- measurements
+
+
+def test_measurement_says_what_happened():
+    with pytest.raises(ValueError, match="outcome"):
+        Measurement(Config(), "lost")
+    for outcome, seconds in (("ok", math.inf), ("ok", math.nan), ("ok", 0.0), ("crash", 1.0)):
+        with pytest.raises(ValueError, match="seconds"):
+            Measurement(Config(), outcome, seconds)
+
+
+def test_replay_answers_from_timings():
+    slow, fast = Config(mr=4, nr=24), Config(mr=6, nr=16)
+    runner = ReplayRunner({slow: [3.0, 2.0, 4.0], fast: 1.0}, numpy_seconds=5.0)
+    assert [m.seconds for m in runner.measure([slow, fast])] == [3.0, 1.0]
+    assert runner.rounds([slow, fast, Config()], 4) == [[3.0, 2.0, 4.0, 3.0], [1.0] * 4, []]
+    assert runner.numpy_seconds() == 5.0
+
+
+# ---- final
+
+BASE = [1.00, 1.02, 0.99, 1.01, 1.00, 1.03, 0.98]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "confirmed"),
+    [
+        ([0.90 * s for s in BASE], True),
+        ([0.98 * s for s in BASE], False),  # certain, but too small
+        ([0.5, 1.3, 0.6, 1.2, 0.7, 1.4, 0.9], False),  # large, but not certain
+        (BASE, False),
+        ([1.1 * s for s in BASE], False),
+    ],
+)
+def test_a_gain_must_be_certain_and_large(candidate, confirmed):
+    assert compare.judge(Config(), candidate, BASE).confirmed is confirmed
+
+
+def test_a_noisy_machine_is_told_from_a_quiet_one():
+    assert not compare.judge(Config(), BASE, BASE).noisy
+    loud = [1.0, 1.6, 0.8, 1.7, 0.9, 1.5, 1.1]
+    assert compare.judge(Config(), loud, loud).noisy
+
+
+def test_the_final_judges_the_best_of_the_finalists():
+    base, lucky, best = Config(mc=60), Config(mc=120), Config(mc=240)
+    runner = ReplayRunner({base: 1.0, lucky: 0.95, best: 0.8})
+    verdict = compare.final(runner, [lucky, base, best], base)
+    assert (verdict.config, verdict.confirmed) == (best, True)
+    assert verdict.gain == pytest.approx(0.25)
+    assert verdict.baseline_seconds == 1.0
+
+
+def test_the_final_goes_on_without_a_finalist_that_fails():
+    base, broken, good = Config(mc=60), Config(mc=120), Config(mc=240)
+    verdict = compare.final(ReplayRunner({base: 1.0, good: 0.9, broken: "crash"}), [broken, good, base], base)
+    assert verdict.config == good
+
+
+def test_no_final_without_the_heuristic():
+    base, good = Config(mc=60), Config(mc=240)
+    assert compare.final(ReplayRunner({good: 0.9, base: "timeout"}), [good], base) is None
+
+
+# ---- one problem, from start to record
+
+
+def tuned(table, name="random", trials=None):
+    runner = ReplayRunner(table, numpy_seconds=3e-3)
+    return driver.tune(SMALL, start_for(SMALL), runner, strategies.load(name), Budget(trials))
+
+
+def test_a_gain_becomes_a_record(tmp_path):
+    path = tmp_path / "new" / "tuning.json"
+    entry = driver.store(tuned(landscape), path, "a cpu", "a build")
+    assert entry.status == "confirmed"
+    assert entry.after_seconds == entry.seconds == landscape(entry.config) < entry.baseline_seconds
+    assert entry.failures > 0
+    records, problems = database.read(path, cpu="a cpu", kernels="a build")
+    assert problems == []
+    (record,) = records
+    assert (record.problem, record.config, record.seconds) == (SMALL, entry.config, entry.seconds)
+    assert (record.trials, record.strategy) == (entry.trials, "random")
+
+
+def test_no_gain_leaves_no_record(tmp_path):
+    path = tmp_path / "tuning.json"
+    entry = driver.store(tuned(lambda config: 1e-3, trials=10), path, "a cpu", "a build")
+    assert (entry.status, entry.trials) == ("rejected", 11)
+    assert entry.after_seconds == entry.baseline_seconds == 1e-3
+    assert not path.exists()
+
+
+def test_the_heuristic_is_measured_first_and_its_failure_ends_the_problem():
+    entry = tuned(lambda config: "wrong")
+    assert (entry.status, entry.trials) == ("failed", 1)
+    assert "wrong" in entry.detail
+
+
+def test_resume_skips_what_was_judged(tmp_path):
+    path = tmp_path / "tuning.json"
+    driver.store(tuned(landscape), path, "a cpu", "a build")
+    rejected = dataclasses.replace(tuned(lambda c: 1e-3, trials=3), problem=dataclasses.replace(SMALL, m=97))
+    driver.store(rejected, path, "a cpu", "a build")
+    failed = dataclasses.replace(tuned(lambda c: "crash"), problem=dataclasses.replace(SMALL, m=98))
+    driver.store(failed, path, "a cpu", "a build")
+    done, left_out = driver.finished(path, "a cpu", "a build")
+    assert sorted(p.m for p in done) == [96, 97]
+    assert left_out == []
+    assert driver.finished(path, "another cpu", "a build") == ({}, [])
+    assert driver.finished(path, "a cpu", "another build") == ({}, [])
+    path.unlink()  # a record that is gone has to be found again
+    assert [p.m for p in driver.finished(path, "a cpu", "a build")[0]] == [97]
+
+
+# ---- journal
+
+
+def test_journal_gives_back_what_was_written(tmp_path):
+    path = tmp_path / "tuning.log.jsonl"
+    entries = [tuned(landscape), tuned(lambda c: "crash")]
+    for entry in entries:
+        journal.append(path, entry)
+    read, left_out = journal.read(path)
+    assert left_out == []
+    assert read[0] == entries[0]
+    assert read[1].status == "failed"
+    assert math.isnan(read[1].seconds)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{",
+        "[]",
+        "null",
+        '"text"',
+        "[" * 100_000,
+        {"schema": 2},
+        {"status": "splendid"},
+        {"status": ["confirmed"]},
+        {"problem": None},
+        {"problem": {"dtype": "f32", "m": -1, "n": 1, "k": 1}},
+        {"config": {"family": "gemm", "surprise": 1}},
+        {"config": {"mr": 7, "nr": 7}},
+        {"seconds": "fast"},
+        {"seconds": 10**400},
+        {"trials": 1.5},
+        {"detail": 5},
+    ],
+)
+def test_a_damaged_line_costs_itself_only(tmp_path, damage):
+    path = tmp_path / "tuning.log.jsonl"
+    entry = tuned(landscape)
+    journal.append(path, entry)
+    good = json.loads(path.read_text())
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(damage if isinstance(damage, str) else json.dumps({**good, **damage}) + "\n")
+    journal.append(path, entry)
+    read, left_out = journal.read(path)
+    assert len(read) == 2
+    assert len(left_out) == 1
+    assert "line 2" in left_out[0]
+
+
+def test_a_journal_that_is_a_folder_is_reported(tmp_path):
+    read, left_out = journal.read(tmp_path)
+    assert read == []
+    assert len(left_out) == 1
+
+
+# ---- report
+
+
+def test_report_counts_and_means():
+    entries = [tuned(landscape), tuned(lambda c: 1e-3, trials=5), tuned(lambda c: "crash")]
+    lines = "\n".join(report.summary(entries))
+    gain = entries[0].baseline_seconds / entries[0].seconds
+    assert f"before/after {math.sqrt(gain):.2f}" in lines
+    assert "1 gains confirmed and recorded, 1 without" in lines
+    assert "crash" in lines
+    assert report.table(entries).row_count == 3
+    noisy = [dataclasses.replace(entries[1], spread=0.5)]
+    assert "noisy" in report.summary(noisy)[-1]

@@ -1,0 +1,192 @@
+"""The worker process: what crashes, hangs or lies costs one trial; the rest is checked and timed."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from fastgemm.problem import LAYOUTS, Config, Problem
+from fastgemm.tune import worker
+from fastgemm.tune.live import LiveRunner, Worker
+from fastgemm.tune.measure import footprint
+
+PROBLEM = Problem("f32", 7, 9, 11)
+
+# Stands in for kernels: the block MC says what a configuration does.
+GOOD, CRASHES, HANGS, LIES, LEAVES_HOLES, REFUSES, PRINTS, RAISES, EXITS = (Config(mc=mc) for mc in range(1, 10))
+PROGRAM = """
+import ctypes, os, sys, time
+import numpy as np
+from fastgemm.tune import worker
+
+def make(problem, config):
+    if config.mc == 6:
+        raise ValueError("not with me")
+    def run(a, b, out):
+        np.matmul(a, b, out=out)
+        if config.mc == 2:
+            ctypes.string_at(0)
+        if config.mc == 3:
+            time.sleep(3600)
+        if config.mc == 4:
+            out.flat[-1] += np.finfo(out.dtype).eps * 100 * problem.k
+        if config.mc == 5:
+            out.flat[0] = np.nan
+        if config.mc == 7:
+            os.write(1, b'{"outcome": "ok", "samples": [1e-9]}\\n')
+        if config.mc == 8:
+            raise TypeError("no such thing")
+        if config.mc == 9:
+            os._exit(3)
+    return run
+
+worker.main(make)
+"""
+
+
+@pytest.fixture
+def command(tmp_path):
+    script = tmp_path / "stand_in.py"
+    script.write_text(textwrap.dedent(PROGRAM))
+    return (sys.executable, str(script))
+
+
+@pytest.fixture
+def runner(command):
+    made = LiveRunner(PROBLEM, command=command)
+    yield made
+    made.close()
+
+
+def test_a_good_candidate_is_timed(runner):
+    (measurement,) = runner.measure([GOOD])
+    assert measurement.outcome == "ok"
+    assert 0 < measurement.seconds < math.inf
+
+
+@pytest.mark.parametrize(
+    ("config", "outcome", "detail"),
+    [
+        (CRASHES, "crash", "SIGSEGV"),
+        (EXITS, "crash", "exit code 3"),
+        (RAISES, "crash", "no such thing"),
+        (LIES, "wrong", "off by"),
+        (LEAVES_HOLES, "wrong", "off by inf"),
+        (REFUSES, "illegal", "not with me"),
+    ],
+)
+def test_a_bad_candidate_costs_its_own_trial_only(runner, config, outcome, detail):
+    before, bad, after = runner.measure([GOOD, config, GOOD])
+    assert (before.outcome, bad.outcome, after.outcome) == ("ok", outcome, "ok")
+    assert bad.seconds == math.inf
+    assert detail in bad.detail
+
+
+def test_a_hang_is_ended(command):
+    runner = LiveRunner(PROBLEM, timeout=0.5, command=command)
+    try:
+        hung, again = runner.measure([HANGS, HANGS])
+        assert (hung.outcome, again.outcome) == ("timeout", "timeout")
+        assert "0 s" in hung.detail or "1 s" in hung.detail
+    finally:
+        runner.close()
+
+
+def test_a_hung_worker_without_a_parent_ends_itself(command):
+    requests = [
+        {"op": "problem", "problem": dataclasses.asdict(PROBLEM), "seed": 0},
+        {"op": "time", "config": dataclasses.asdict(HANGS), "limit": 1.0, "patience": 0.5},
+    ]
+    made = subprocess.run(
+        command, input="\n".join(map(json.dumps, requests)) + "\n", capture_output=True, text=True, timeout=120
+    )
+    assert made.returncode != 0
+    assert json.loads(made.stdout) == {"outcome": "ok"}
+
+
+def test_what_a_library_prints_is_no_answer(runner):
+    (measurement,) = runner.measure([PRINTS])
+    assert measurement.outcome == "ok"
+    assert measurement.seconds != 1e-9
+
+
+def test_rounds_pair_the_samples(runner):
+    first, none, second = runner.rounds([GOOD, REFUSES, PRINTS], 4)
+    assert (len(first), len(none), len(second)) == (4, 0, 4)
+    assert runner.rounds([GOOD, LIES], 3)[1] == []
+    assert runner.rounds([GOOD, EXITS], 3) == [[], []]
+    assert len(runner.rounds([GOOD], 3)[0]) == 3
+
+
+def test_numpy_is_timed_in_a_process_of_its_own(runner):
+    assert 0 < runner.numpy_seconds() < math.inf
+
+
+def test_a_worker_that_cannot_start_is_a_crash(tmp_path):
+    runner = LiveRunner(PROBLEM, command=(sys.executable, str(tmp_path / "missing.py")))
+    (measurement,) = runner.measure([GOOD])
+    assert measurement.outcome == "crash"
+    assert "missing.py" in measurement.detail
+    assert math.isnan(runner.numpy_seconds())
+
+
+def test_closing_ends_the_process(command):
+    made = Worker(command)
+    made.ask({"op": "problem", "problem": dataclasses.asdict(PROBLEM), "seed": 0}, 60)
+    made.close()
+    assert made._process.returncode is not None
+
+
+# ---- operands and the check
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["f32", "c128"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_operands_have_the_strides_of_the_letters(layout, dtype, batch):
+    problem = Problem(dtype, 4, 5, 6, batch, layout)
+    for letter, matrix, shape in zip(layout, worker.operands(problem, 0), [(4, 6), (6, 5)], strict=True):
+        assert matrix.shape == ((batch, *shape) if batch > 1 else shape)
+        assert matrix.dtype == problem.row.numpy
+        rows, columns = (step == matrix.itemsize for step in matrix.strides[-2:])
+        assert {"n": (False, True), "t": (True, False), "g": (False, False)}[letter] == (rows, columns)
+        assert 0.2 < np.abs(matrix.real).max() <= 1
+        assert len(np.unique(matrix)) > 10
+
+
+def test_operands_repeat_with_the_seed():
+    one, same, other = (worker.operands(PROBLEM, seed)[0] for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert not (one == other).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
+@pytest.mark.parametrize("k", [1, 2, 31, 1000, 50_000])
+def test_the_tolerance_lets_rounding_pass_and_little_more(dtype, k):
+    problem = Problem(dtype, 3, 17, k)
+    bench = worker.Bench(problem, 0, lambda p, c: lambda a, b, out: np.matmul(a, b, out=out))
+    call = bench.call(Config())
+    off, allowed = bench.error(call), worker.tolerance(problem)
+    assert off <= allowed
+    # A result that lost one product of typical size, or ten bits, is out.
+    assert allowed < 0.02 or k > 10_000
+    assert allowed < np.abs(bench.reference).max() / 50
+
+    def lossy(a, b, out):
+        np.matmul(a, b, out=out)
+        out -= out * 2.0**-8
+
+    bench = worker.Bench(problem, 0, lambda p, c: lossy)
+    assert bench.error(bench.call(Config())) > allowed
+
+
+@pytest.mark.parametrize("problem", [Problem("f32", 500, 400, 300), Problem("c128", 50, 40, 30, 4, "gg")])
+def test_the_footprint_covers_what_is_held(problem):
+    bench = worker.Bench(problem, 0, lambda p, c: None)
+    held = sum(x.nbytes if x.base is None else x.base.nbytes for x in (bench.a, bench.b, bench.out, bench.reference))
+    assert held <= footprint(problem) <= 10 * held

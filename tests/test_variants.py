@@ -1,0 +1,209 @@
+"""Every compiled variant, by iterating the registry: a row added there is tested here.
+
+Sizes are chosen from the variant's own tile, so that each named geometry takes the
+path that it is named for.  Operands are small integers: results must be equal, in any
+order of summation.  They lie in a sea of NaN, as does the output, so that reading or
+writing beside an operand shows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from fastgemm import kernels, registry
+from fastgemm.plan import Plan
+from fastgemm.problem import Config, Problem
+from oracle import integers
+
+RUNNABLE = [tier.name for tier in kernels.runnable()]
+
+
+def tiers() -> Iterator[pytest.param]:
+    """Every dtype on every tier; a tier that cannot run here is skipped by name, not left out."""
+    for dt, tier in itertools.product(registry.DTYPES, registry.ISAS):
+        absent = pytest.mark.skipif(tier.name not in RUNNABLE, reason=f"this CPU or build has no {tier.name}")
+        yield pytest.param(dt, tier, id=f"{dt.name}_{tier.name}", marks=absent)
+
+
+def variants() -> Iterator[pytest.param]:
+    """Every register tile of every dtype on every tier."""
+    for each in tiers():
+        dt, tier = each.values
+        for mr, nr in registry.tiles(dt, tier):
+            name = registry.variant("gemm", dt, tier, mr, nr)
+            yield pytest.param(dt, tier, mr, nr, id=name, marks=each.marks)
+
+
+def afloat(rows: int, columns: int, dtype: str, letter: str) -> np.ndarray:
+    """An array of NaN whose middle has a layout: the letters of `Problem`, and r for both axes reversed."""
+    if letter == "n":
+        view = np.full((rows + 2, columns + 70), np.nan, dtype)[1:-1, 3 : 3 + columns]
+    elif letter == "t":
+        view = np.full((columns + 2, rows + 70), np.nan, dtype)[1:-1, 3 : 3 + rows].T
+    elif letter == "g":
+        view = np.full((2 * rows + 2, 3 * columns + 70), np.nan, dtype)[1:-1:2, 5 : 5 + 3 * columns : 3]
+    else:
+        view = np.full((rows + 2, 2 * columns + 70), np.nan, dtype)[-2:0:-1, 2 * columns + 8 : 8 : -2]
+    assert view.shape == (rows, columns)
+    return view
+
+
+@lru_cache(maxsize=4096)
+def operand(rows: int, columns: int, dtype: str, letter: str, seed: int) -> np.ndarray:
+    """Small integers in a layout, in a sea of NaN; z repeats the first row by a stride of zero."""
+    values = integers((rows, columns), dtype, seed)
+    if letter == "z":
+        row = afloat(1, columns, dtype, "g")
+        row[...] = values[:1]
+        return np.broadcast_to(row, (rows, columns))
+    view = afloat(rows, columns, dtype, letter)
+    view[...] = values
+    return view
+
+
+@lru_cache(maxsize=4096)
+def expected(m: int, n: int, k: int, dtype: str, letters: str) -> np.ndarray:
+    """The exact product."""
+    wide = "c16" if dtype.startswith("c") else "f8"
+    a, b = operand(m, k, dtype, letters[0], 1), operand(k, n, dtype, letters[1], 2)
+    return np.einsum("ik,kj->ij", a.astype(wide), b.astype(wide)).astype(dtype)
+
+
+def check(problem: Problem, config: Config, letters: str, out_letter: str = "n") -> None:
+    """Run one plan and compare all of the output and the memory around it."""
+    dtype = problem.row.numpy
+    m, n, k = problem.m, problem.n, problem.k
+    a, b = operand(m, k, dtype, letters[0], 1), operand(k, n, dtype, letters[1], 2)
+    out = afloat(m, n, dtype, out_letter)
+    assert Plan(problem, config).run(a, b, out=out) is out
+    want = expected(m, n, k, dtype, letters)
+    assert np.array_equal(out, want), (problem, config)
+    out[...] = np.nan
+    assert isinstance(out.base, np.ndarray)
+    assert np.isnan(out.base).all(), f"wrote beside the output: {problem}, {config}"
+
+
+# Name of a geometry and its (m, n, k) for a tile of mr x nr with vectors of `lanes` elements.
+Sizes = Callable[[int, int, int], list[tuple[int, int, int]]]
+GEOMETRIES: dict[str, Sizes] = {
+    "aligned": lambda mr, nr, lanes: [(mr, nr, 8), (2 * mr, 2 * nr, 16)],
+    "unaligned_m": lambda mr, nr, lanes: [(mr + 1, nr, 8), (3 * mr - 1, nr, 4), (1, nr, 4)],
+    "unaligned_n": lambda mr, nr, lanes: [(mr, nr + 1, 8), (mr, 3 * nr - 1, 4), (mr, nr + lanes, 4)],
+    "unaligned_k": lambda mr, nr, lanes: [(mr, nr, 1), (mr, nr, 3), (mr, nr, 19)],
+    "n_below_a_vector": lambda mr, nr, lanes: [(mr + 1, n, 5) for n in range(1, lanes)],
+    "one_column": lambda mr, nr, lanes: [(mr, 1, 9), (2 * mr + 1, 1, 9)],
+    "one_element": lambda mr, nr, lanes: [(1, 1, 1), (1, 1, 20)],
+    "unaligned_everywhere": lambda mr, nr, lanes: [(2 * mr + 1, 2 * nr + 1, 23)],
+}
+# Blocks that hold the whole problem, and blocks of a single tile with a short k.
+BLOCKS: dict[str, Callable[[int, int], dict[str, int]]] = {
+    "one_block": lambda mr, nr: {"mc": 20 * mr, "kc": 1024, "nc": 8 * nr},
+    "many_blocks": lambda mr, nr: {"mc": mr, "kc": 7, "nc": nr},
+}
+LETTERS = [a + b for a in "ntgrz" for b in "ntgrz"]
+
+
+def problem_of(dt: registry.DType, size: tuple[int, int, int], letters: str, **more: int) -> Problem:
+    """The problem of a size; reversed and repeated operands count as g."""
+    m, n, k = size
+    return Problem(dt.name, m, n, k, layout=letters.replace("r", "g").replace("z", "g"), **more)
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("dt", "tier", "mr", "nr"), variants())
+def test_geometry(dt: registry.DType, tier: registry.Isa, mr: int, nr: int, geometry: str, blocks: str) -> None:
+    """Each packing mode and layout that fits."""
+    for pack in registry.PACKS:
+        config = Config("gemm", tier.name, mr, nr, pack=pack, **BLOCKS[blocks](mr, nr))
+        for size in GEOMETRIES[geometry](mr, nr, registry.lanes(dt, tier)):
+            for letters in ("nn", "tn", "gn", "nt", "tt", "ng"):
+                problem = problem_of(dt, size, letters)
+                if config.misfit(problem) is None:
+                    check(problem, config, letters)
+
+
+@pytest.mark.parametrize("pack", registry.PACKS)
+@pytest.mark.parametrize(("dt", "tier", "mr", "nr"), variants())
+def test_strides(dt: registry.DType, tier: registry.Isa, mr: int, nr: int, pack: str) -> None:
+    """Every pair of operand layouts, negative and zero strides included, into every layout of output."""
+    config = Config("gemm", tier.name, mr, nr, pack=pack, mc=mr, kc=9, nc=nr)
+    for letters in LETTERS:
+        problem = problem_of(dt, (mr + 1, nr + 1, 11), letters)
+        if config.misfit(problem) is None:
+            for out_letter in "ntgr":
+                check(problem, config, letters, out_letter)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("split", registry.SPLITS)
+@pytest.mark.parametrize(("dt", "tier", "mr", "nr"), variants())
+def test_splits(dt: registry.DType, tier: registry.Isa, mr: int, nr: int, split: str, threads: int) -> None:
+    """Each loop shared by threads, also where there is less of it than threads, and stacks."""
+    sizes = [(2 * mr + 1, 2 * nr + 1, 9), (1, nr, 3), (mr, 1, 3), (1, 1, 1)]
+    for pack, blocks, size, batch in itertools.product(registry.PACKS, BLOCKS, sizes, (1, 3)):
+        m, n, k = size
+        config = Config("gemm", tier.name, mr, nr, pack=pack, split=split, threads=threads, **BLOCKS[blocks](mr, nr))
+        problem = Problem(dt.name, m, n, k, batch=batch, threads=2)
+        if config.misfit(problem) is not None:
+            continue
+        a, b = integers((batch, m, k), dt.numpy, 1), integers((batch, k, n), dt.numpy, 2)
+        out = np.full((batch, m, n), np.nan, dt.numpy)
+        Plan(problem, config).run(a, b, out)
+        assert np.array_equal(out, np.einsum("bik,bkj->bij", a, b)), (problem, config)
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_every_microkernel(dt: registry.DType, tier: registry.Isa) -> None:
+    """Each (rows, vectors) kernel of the registry with every width of its last vector."""
+    lanes = registry.lanes(dt, tier)
+    tiles = registry.tiles(dt, tier)
+    for rows, vectors in registry.shapes(dt, tier):
+        mr, nr = next((mr, nr) for mr, nr in tiles if rows <= mr and vectors * lanes <= nr)
+        for n in range((vectors - 1) * lanes + 1, vectors * lanes + 1):
+            for pack in registry.PACKS:
+                check(problem_of(dt, (rows, n, 6), "nn"), Config("gemm", tier.name, mr, nr, pack=pack), "nn")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_gemv(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+    """One row of output, the matrix by rows and by columns, the vectors in every layout."""
+    config = Config("gemv", tier.name, threads=threads)
+    lanes = registry.lanes(dt, tier)
+    widths = sorted({1, 2, lanes - 1, lanes, lanes + 1, 4 * lanes, 7 * lanes + 3} - {0})
+    for n, k, letters in itertools.product(widths, (1, 2, 5, lanes, 3 * lanes + 1), LETTERS):
+        problem = problem_of(dt, (1, n, k), letters, threads=2)
+        if config.misfit(problem) is None and letters[1] in "nt":
+            for out_letter in "ngr":
+                check(problem, config, letters, out_letter)
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_gemv_longer_than_its_chunks(dt: registry.DType, tier: registry.Isa) -> None:
+    """Strided vectors are copied in chunks: sizes beyond one."""
+    for n, k, letters in [(3, 20000, "gn"), (3, 20000, "gt"), (20000, 3, "nn"), (20000, 2, "gt")]:
+        check(problem_of(dt, (1, n, k), letters), Config("gemv", tier.name), letters, "g")
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_gemv_stacks(dt: registry.DType, tier: registry.Isa) -> None:
+    for split, batch in itertools.product(("n", "batch"), (1, 3)):
+        config = Config("gemv", tier.name, split=split, threads=2)
+        problem = Problem(dt.name, 1, 21, 17, batch=batch, threads=2)
+        if config.misfit(problem) is None:
+            a, b = integers((batch, 1, 17), dt.numpy, 1), integers((batch, 17, 21), dt.numpy, 2)
+            assert np.array_equal(Plan(problem, config).run(a, b), np.einsum("bik,bkj->bij", a, b))
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_deep_k(dt: registry.DType, tier: registry.Isa) -> None:
+    """A long sum over many blocks of k, still exact."""
+    mr, nr = registry.tiles(dt, tier)[0]
+    for pack, kc in itertools.product(registry.PACKS, (256, 4096)):
+        config = Config("gemm", tier.name, mr, nr, pack=pack, kc=kc, nc=nr)
+        check(problem_of(dt, (mr + 1, nr + 1, 2049), "nn"), config, "nn")
