@@ -40,7 +40,7 @@ import cases
 import peers
 import progress
 import workers
-from load import Load
+from load import Load, Quiet
 
 SETTINGS = ("rounds", "sample", "statistic", "operands", "reuse_out")
 
@@ -78,6 +78,13 @@ def parser() -> argparse.ArgumentParser:
         default=2.0,
         metavar="SECONDS",
         help="most for one library on one shape; fewer rounds beyond (default 2)",
+    )
+    how.add_argument(
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="wait before samples while other processes run, this long in all (default 30)",
     )
     how.add_argument(
         "--timeout",
@@ -127,8 +134,8 @@ def chosen_cases(options: argparse.Namespace) -> list[cases.Case]:
 class Run:
     """One thread count: the living workers and what they measured."""
 
-    def __init__(self, options: argparse.Namespace, threads: int) -> None:
-        self.options, self.threads = options, threads
+    def __init__(self, options: argparse.Namespace, threads: int, quiet: Quiet) -> None:
+        self.options, self.threads, self.quiet = options, threads, quiet
         pythons = workers.interpreters(options.python)
         names = list(dict.fromkeys([options.subject, *options.peers]))
         self.crew = [workers.Worker(name, threads, pythons.get(name)) for name in names]
@@ -175,6 +182,7 @@ class Run:
         return True
 
     def _sample(self, worker: workers.Worker, case: cases.Case, result: dict[str, Any], entry: dict[str, Any]) -> None:
+        self.quiet.wait()
         start = time.monotonic()
         try:
             if worker.name == "fastgemm" and case.dtype in ("float32", "float64", "complex64", "complex128"):
@@ -210,12 +218,12 @@ def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, A
         {"case": case.to_dict(), "reason": f"needs {case.bytes * copies / 2**30:.1f} GiB, limit {limit / 2**30:.1f}"}
         for case in over
     ]
-    load = Load()
+    load, quiet = Load(), Quiet(options.patience)
     run: Run | None = None
     try:
         with progress.bar("comparing", len(fits) * len(options.threads)) as bar:
             for threads in options.threads:
-                run = Run(options, threads)
+                run = Run(options, threads, quiet)
                 document["libraries"][str(threads)] = run.about
                 if not run.about[options.subject]["ok"]:
                     raise LookupError(f"{options.subject} cannot be timed: {run.about[options.subject]['reason']}")
@@ -236,7 +244,7 @@ def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, A
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 unless a requirement is missed (1) or nothing can be timed (2)."""
+    """Run the command; 0, or 1 when a requirement is missed, 2 when nothing can be timed, 130 after Ctrl-C."""
     options = parser().parse_args(arguments)
     # Imported late: --help needs none of it.
     import verdict
@@ -262,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missed = verdict.missed(document, options.require or -math.inf, options.require_class or -math.inf)
     for line in missed:
         print(f"REQUIREMENT MISSED: {line}")
-    return 1 if missed else 0
+    return 130 if document["interrupted"] else 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How busy other processes kept the machine during a run.
+"""Other processes: how busy they kept the machine during a run, and waiting until they rest.
 
 Two threads on two cores are worth nothing when a third process wants one of them, and
 no statistic repairs that: the reader has to know.
@@ -25,10 +25,36 @@ class Load:
         self._busy, self._own = _busy(), _own()
 
     def foreign(self) -> float:
-        """Return how many cores others kept busy, on average; NaN where the system does not say."""
+        """Return how many cores others kept busy, on average; 0 where the system does not say."""
         spent = time.monotonic() - self._start
         others = (_busy() - self._busy) - (_own() - self._own)
         return max(0.0, others / spent) if spent > 0 else math.nan
+
+
+class Quiet:
+    """Waits before a sample until nothing else runs, `patience` seconds at most in a whole run."""
+
+    CALM, STEP = 4, 0.002
+
+    def __init__(self, patience: float) -> None:
+        self.left = patience
+
+    def wait(self) -> None:
+        """Return when several looks in a row found this process alone, or the patience is used up."""
+        calm, start = 0, time.monotonic()
+        while calm < self.CALM and time.monotonic() - start <= self.left:
+            time.sleep(self.STEP)
+            calm = calm + 1 if running() <= 1 else 0
+        self.left -= max(0.0, time.monotonic() - start - 2 * self.CALM * self.STEP)
+
+
+def running() -> int:
+    """Threads of the whole system that run or could run now, the caller included; 0 where it is not told."""
+    try:
+        text = Path("/proc/stat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("procs_running")), 0)
 
 
 def _busy() -> float:

@@ -94,14 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
     matmul = np.matmul if options.library == "numpy" else fastgemm.matmul
     draw = random.Random(options.seed)
-    pool = np.random.default_rng(0).uniform(-1, 1, int(options.largest * 2**20) // 8)
+    values = np.random.default_rng(0).uniform(-1, 1, int(options.largest * 2**20) // 4)
+    pools = {dtype: values[: values.nbytes // 2 // np.dtype(dtype).itemsize].astype(dtype) for dtype in DTYPES}
     readings: list[int] = []
     largest_space, wanted = 0, max(1, options.calls // 10)
     with progress.bar("calls", options.calls) as bar:
         for number in range(1, options.calls + 1):
             case = varied(draw, options.largest * 2**20)
             bar.step(case.label)
-            a, b = slices(case, pool)
+            a, b = slices(case, pools[case.dtype])
             matmul(a, b)
             if options.library == "fastgemm" and number % 20 == 0:
                 largest_space = max(largest_space, workspace(case, fastgemm.get_num_threads()))
@@ -129,12 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def slices(case: cases.Case, pool: Any) -> tuple[Any, Any]:
     """Operands that are views of one pool, so that making them allocates nothing."""
-    flat = pool.view(case.dtype)
     stack = (case.batch,) if case.batch > 1 else ()
 
     def take(rows: int, columns: int, turned: bool) -> Any:
         shape = (*stack, columns, rows) if turned else (*stack, rows, columns)
-        x = flat[: case.batch * rows * columns].reshape(shape)
+        x = pool[: case.batch * rows * columns].reshape(shape)
         return x.swapaxes(-1, -2) if turned else x
 
     return take(case.m, case.k, case.trans_a), take(case.k, case.n, case.trans_b)

@@ -29,7 +29,7 @@ import cases
 import progress
 import stats
 import workers
-from load import Load
+from load import Load, Quiet
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -64,12 +64,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=7, help="samples of each product (default 7)")
     made.add_argument("--sample", type=float, default=0.02, metavar="SECONDS", help="length of a sample (default 0.02)")
     made.add_argument("--reuse-out", action="store_true", help="write to one output instead of a fresh one a call")
+    made.add_argument(
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="wait before samples while other processes run, this long in all (default 30)",
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", action="store_true", help="exit 1 when a median misses its goal")
     return made
 
 
-def one(worker: workers.Worker, case: cases.Case, options: argparse.Namespace) -> dict[str, Any] | None:
+def one(worker: workers.Worker, case: cases.Case, options: argparse.Namespace, quiet: Quiet) -> dict[str, Any] | None:
     """Time one product; None when the library does not have it."""
     answer = worker.ask(
         "prepare", case=case.to_dict(), sample=options.sample, operands="hot", reuse_out=options.reuse_out, budget=60.0
@@ -80,6 +87,7 @@ def one(worker: workers.Worker, case: cases.Case, options: argparse.Namespace) -
     shares, rates, peaks = [], [], []
     for _ in range(options.rounds):
         worker.settle()
+        quiet.wait()
         before = worker.ask("peak", dtype=case.dtype)["rate"]
         chunks = worker.ask("time")["seconds"]
         worker.settle()
@@ -98,7 +106,7 @@ def one(worker: workers.Worker, case: cases.Case, options: argparse.Namespace) -
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything; Ctrl-C keeps what is finished."""
-    load = Load()
+    load, quiet = Load(), Quiet(options.patience)
     document: dict[str, Any] = {
         "schema": 1, "kind": "squares", "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": workers.machine(),
         "results": [], "interrupted": False,
@@ -117,7 +125,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                             for size in options.size:
                                 case = cases.Case(dtype, size, size, size, cls="square", threads=threads)
                                 bar.step(f"{case.label} on {threads}")
-                                result = one(worker, case, options)
+                                result = one(worker, case, options, quiet)
                                 document["results"] += [result] if result else []
     except KeyboardInterrupt:
         document["interrupted"] = True
@@ -157,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(text(document))
     missed = [r for r in document["results"] if r["goal"] is not None and r["median"] < r["goal"]]
-    return 1 if options.require and missed else 0
+    return 130 if document["interrupted"] else 1 if options.require and missed else 0
 
 
 if __name__ == "__main__":

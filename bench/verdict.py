@@ -101,7 +101,7 @@ def text(document: dict[str, Any], worst: int = 10) -> str:
         out += [summary_table(group, peers)]
         ordered = sorted(compared, key=lambda row: row.against_best)
         if worst and ordered:
-            out += ["", f"The {min(worst, len(ordered))} worst shapes, {group.title}:", ""]
+            out += ["", f"Worst shapes, {group.title}:", ""]
             out += [shape_table(ordered[:worst], subject)]
         lost = [row for row in ordered if row.against_best < 1 - stats.NOISE]
         names = ", ".join(f"{cases.Case(**row.shape).shape} ({row.against_best:.2f})" for row in lost) or "none"

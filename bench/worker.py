@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -149,6 +150,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     gc.disable()
+    # Ctrl-C reaches the whole group: the coordinator alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     session = Session(name, threads)
     for line in sys.stdin:
         request = json.loads(line)

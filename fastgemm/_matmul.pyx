@@ -2,7 +2,7 @@
 
 Two ways lead to the kernels:
 
-* a fast path for plain arrays of one dtype in one or two dimensions, which knows the shapes at once;
+* a fast path for plain arrays of one dtype, matrices, vectors, or one stack of them;
 * a gufunc of our own for everything else that plain data can ask for (stacks, casts, ``out`` that overlaps,
   ``axes``, ``order``, ``signature``...).  It is `np.matmul` to the letter (NumPy's own machinery, type
   resolver, and loops), with the inner loops replaced for the dtypes that have kernels.
@@ -222,7 +222,7 @@ gufunc = make_gufunc()
 # ---- the fast path -------------------------------------------------------------------------------------------------
 
 cdef inline bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept:
-    # True where the memory of two arrays of at most two dimensions cannot overlap.
+    # True where the memory of two arrays cannot overlap.
     cdef char* low[2]
     cdef char* high[2]
     cdef cnp.ndarray array
@@ -241,38 +241,67 @@ cdef inline bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept:
     return high[0] <= low[1] or high[1] <= low[0]
 
 
+cdef inline bint right_form(cnp.ndarray array, int type_num, int nd, const npy_intp* shape) noexcept:
+    # An output that can be written to as it is.
+    cdef int d
+    if cnp.PyArray_TYPE(array) != type_num or cnp.PyArray_NDIM(array) != nd or not cnp.PyArray_ISBEHAVED(array):
+        return False
+    for d in range(nd):
+        if cnp.PyArray_DIM(array, d) != shape[d]:
+            return False
+    return True
+
+
 cdef inline object fast(object x1, object x2, object out):
-    # The product, or None where the general way is needed.
+    # The product of plain arrays with at most one stack dimension, or None where the general way is needed.
     if not (cnp.PyArray_CheckExact(x1) and cnp.PyArray_CheckExact(x2)):
         return None
     cdef cnp.ndarray a = x1, b = x2, c
     cdef int type_num = cnp.PyArray_TYPE(a), nd_a = cnp.PyArray_NDIM(a), nd_b = cnp.PyArray_NDIM(b)
     if type_num != cnp.PyArray_TYPE(b) or <unsigned int>type_num >= TYPES or CODES[type_num] < 0:
         return None
-    if not (1 <= nd_a <= 2 and 1 <= nd_b <= 2 and cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED_RO(b)):
+    if not (1 <= nd_a <= 3 and 1 <= nd_b <= 3 and cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED_RO(b)):
         return None
     cdef npy_intp* shape_a = cnp.PyArray_DIMS(a)
     cdef npy_intp* shape_b = cnp.PyArray_DIMS(b)
     cdef npy_intp* strides_a = cnp.PyArray_STRIDES(a)
     cdef npy_intp* strides_b = cnp.PyArray_STRIDES(b)
     cdef npy_intp* strides_c
-    cdef npy_intp m = 1, n = 1, k = shape_a[nd_a - 1]
-    cdef npy_intp shape[2]
-    cdef int nd = 0, failed
+    cdef npy_intp m = 1, n = 1, k = shape_a[nd_a - 1], batch = 1
+    cdef npy_intp shape[3]
+    cdef npy_intp steps[2]
+    cdef int nd = 0, failed, way
     cdef operand_t oa, ob, oc
     cdef call_t call
     cdef key_t key
-    oa.rows = ob.cols = 0
-    oa.cols, ob.rows = strides_a[nd_a - 1], strides_b[0]
-    if nd_a == 2:
-        m = shape[0] = shape_a[0]
-        oa.rows = strides_a[0]
+    oa.rows = ob.cols = steps[0] = steps[1] = 0
+    oa.cols = strides_a[nd_a - 1]
+    if nd_a == 3 or nd_b == 3:
+        batch = shape_a[0] if nd_a == 3 else shape_b[0]
+        if nd_a == 3 and nd_b == 3 and shape_b[0] != batch or batch == 0:
+            return None
+        # NumPy orders the axes of a stack's result as those of the operands are; that is left to it.
+        if nd_a == 3:
+            steps[0] = strides_a[0]
+            if not cnp.PyArray_IS_C_CONTIGUOUS(a):
+                return None
+        if nd_b == 3:
+            steps[1] = strides_b[0]
+            if not cnp.PyArray_IS_C_CONTIGUOUS(b):
+                return None
+        shape[0] = batch
         nd = 1
-    if nd_b == 2:
-        n = shape[nd] = shape_b[1]
-        ob.cols = strides_b[1]
+    if nd_a >= 2:
+        m = shape[nd] = shape_a[nd_a - 2]
+        oa.rows = strides_a[nd_a - 2]
         nd += 1
-    if k != shape_b[0] or m == 0 or n == 0 or k == 0:
+    if nd_b >= 2:
+        n = shape[nd] = shape_b[nd_b - 1]
+        ob.rows, ob.cols = strides_b[nd_b - 2], strides_b[nd_b - 1]
+        nd += 1
+    else:
+        ob.rows = strides_b[0]
+    if k != shape_b[nd_b - 2 if nd_b >= 2 else 0] or m == 0 or n == 0 or k == 0:
         return None
     if out is None:
         c = cnp.PyArray_EMPTY(nd, shape, type_num, 0)
@@ -280,24 +309,23 @@ cdef inline object fast(object x1, object x2, object out):
         if not cnp.PyArray_CheckExact(out):
             return None
         c = out
-        if cnp.PyArray_TYPE(c) != type_num or cnp.PyArray_NDIM(c) != nd or not cnp.PyArray_ISBEHAVED(c) or nd == 0:
-            return None
-        if cnp.PyArray_DIM(c, 0) != shape[0] or nd == 2 and cnp.PyArray_DIM(c, 1) != shape[1]:
-            return None
-        if not (disjoint(a, c) and disjoint(b, c)):
+        if nd == 0 or not right_form(c, type_num, nd, shape) or not (disjoint(a, c) and disjoint(b, c)):
             return None
     strides_c = cnp.PyArray_STRIDES(c)
     oc.rows = oc.cols = 0
-    if nd_a == 2:
-        oc.rows = strides_c[0]
-    if nd_b == 2:
+    if nd_b >= 2:
         oc.cols = strides_c[nd - 1]
+    if nd_a >= 2:
+        oc.rows = strides_c[nd - 1 - (nd_b >= 2)]
     oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
-    if not describe(CODES[type_num], m, n, k, 1, &oa, &ob, &oc, &call, &key):
+    way = describe(CODES[type_num], m, n, k, batch, &oa, &ob, &oc, &call, &key)
+    if way == 0:
         return None
+    if batch > 1:
+        call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], strides_c[0]
     clear_flags()
-    # As a float: the product of three sizes may leave an npy_intp.
-    if <double>m * <double>n * <double>k > RELEASE_GIL:
+    # As floats: the product of the sizes may leave an npy_intp.
+    if <double>m * <double>n * <double>k * <double>batch > RELEASE_GIL:
         with nogil:
             failed = execute(&key, &call)
     else:

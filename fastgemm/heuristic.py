@@ -20,6 +20,9 @@ from .problem import Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
+# Below a megaflop one thread does it.  On an idle machine 64^3 (0.5) gains a factor of 1.35 by a second one; with one
+# of the two cores busy it loses a factor of 5, because the team waits for a thread that is not running.
+TEAM_FLOPS = 1_000_000
 TILE_CYCLES = 24         # ramp of the k-loop and the call
 STORE_CYCLES = 1.0       # per vector of C
 ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
@@ -82,9 +85,8 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
 
 
 def _teams(problem: Problem) -> list[tuple[str, int]]:
-    # A small product is left alone before its cost is estimated: 64^3 is about where two threads begin to pay.
     teams = [("n", 1)]
-    if problem.threads > 1 and problem.flops >= 200_000:
+    if problem.threads > 1 and problem.flops >= TEAM_FLOPS:
         for split, size in (("n", problem.n), ("m", problem.m), ("batch", problem.batch)):
             threads = min(problem.threads, size)
             if threads > 1:

@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import fastgemm
 import numpy as np
+
+import fastgemm
 
 MatMul = Callable[..., Any]
 FLOATS = ("f4", "f8", "c8", "c16")

@@ -15,10 +15,11 @@ import time
 import warnings
 from collections.abc import Callable
 
-import fastgemm
 import numpy as np
 import pytest
 from oracle import integers
+
+import fastgemm
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),

@@ -12,10 +12,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import fastgemm
 import numpy as np
 import pytest
 from oracle import FLOATS, MatMul, integers
+
+import fastgemm
 
 MODES = ("ignore", "warn", "raise", "call", "print", "log")
 SIGNALLING = {4: 0x7FA00000, 8: 0x7FF4000000000000}

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import FLOATS, MatMul, integers, same
+from oracle import FLOATS, MatMul, integers, outcome, same
+
+import fastgemm
 
 A = np.arange(6.0).reshape(2, 3)
 B = np.arange(12.0).reshape(3, 4)
@@ -28,11 +30,7 @@ PROBES: dict[str, Callable[[MatMul], Any]] = {
     "keepdims=True": lambda mm: f(mm, A, B, keepdims=True),
     "axis=0": lambda mm: f(mm, A, B, axis=0),
     "where": lambda mm: f(mm, A, B, where=True),
-    "no arguments": lambda mm: mm(),
-    "one argument": lambda mm: mm(A),
-    "four arguments": lambda mm: mm(A, B, None, None),
     "unknown keyword": lambda mm: mm(A, B, fast=True),
-    "x1 by keyword": lambda mm: mm(x1=A, x2=B),
     "order=F": lambda mm: f(mm, A, B, order="F"),
     "order=C": lambda mm: f(mm, A, B, order="C"),
     "order=A": lambda mm: f(mm, A, B, order="A"),
@@ -146,6 +144,26 @@ def test_probe(name: str) -> None:
     same(PROBES[name])
 
 
+CALLS: dict[str, Callable[[MatMul], Any]] = {
+    "no arguments": lambda mm: mm(),
+    "one argument": lambda mm: mm(A),
+    "four arguments": lambda mm: mm(A, B, None, None),
+    "operands by keyword": lambda mm: mm(x1=A, x2=B),
+    "unknown keyword": lambda mm: mm(A, B, fast=True),
+    "out twice": lambda mm: mm(A, B, np.empty((2, 4)), out=np.empty((2, 4))),
+    "sig and signature": lambda mm: mm(A, B, sig="ff->f", signature="ff->f"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_calls(name: str) -> None:
+    """Argument errors are of NumPy's type; the wording is the interpreter's."""
+    want, got = outcome(CALLS[name], np.matmul), outcome(CALLS[name], fastgemm.matmul)
+    assert want.error is not None
+    assert got.error is not None
+    assert got.error[0] is want.error[0]
+
+
 @pytest.mark.parametrize("char", HUGE)
 def test_overflow_warns(char: str) -> None:
     same(lambda mm: mm(np.full((2, 2), HUGE[char], char), np.full((2, 2), 10, char)))
@@ -162,7 +180,9 @@ def test_every_pair_of_dtypes(left: str) -> None:
 
 
 @pytest.mark.parametrize("char", "?bBhHiIlLqQefdgFDGO")
-@pytest.mark.parametrize("shapes", [((4, 5), (5, 6)), ((5,), (5, 6)), ((4, 5), (5,)), ((5,), (5,)), ((3, 4, 5), (5, 6))])
+@pytest.mark.parametrize(
+    "shapes", [((4, 5), (5, 6)), ((5,), (5, 6)), ((4, 5), (5,)), ((5,), (5,)), ((3, 4, 5), (5, 6))]
+)
 def test_every_dtype_with_a_loop(char: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     a, b = integers(shapes[0], char, 1), integers(shapes[1], char, 2)
     same(lambda mm: mm(a, b))

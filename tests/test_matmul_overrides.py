@@ -7,10 +7,11 @@ import operator
 from pathlib import Path
 from typing import Any
 
-import fastgemm
 import numpy as np
 import pytest
 from oracle import MatMul, same
+
+import fastgemm
 
 A = np.arange(6.0).reshape(2, 3)
 B = np.arange(12.0).reshape(3, 4)

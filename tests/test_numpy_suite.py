@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import fastgemm
 import numpy as np
 import pytest
+
+import fastgemm
 
 pytest.importorskip("hypothesis")  # NumPy's test modules import it
 test_multiarray = pytest.importorskip("numpy._core.tests.test_multiarray")
@@ -27,10 +28,9 @@ TestMatmulOfNumPy: Any = test_multiarray.TestMatmul
 
 
 @pytest.fixture
-def by_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``np.matmul`` name fastgemm's for one test."""
     monkeypatch.setattr(np, "matmul", fastgemm.matmul)
-    yield
 
 
 class TestMatmulAsAttribute(TestMatmulOfNumPy):
@@ -68,9 +68,7 @@ ALONE = [
     of(METHODS, "test_matmul_out"),
     of(UFUNC, "test_axes_argument"),
     of(UFUNC, "test_at_not_none_signature"),
-    of(
-        UFUNC, "test_vecdot_matvec_vecmat_complex", ufunc=fastgemm.matmul, shape1=(1, 3), shape2=(3, 1), conj=False
-    ),
+    of(UFUNC, "test_vecdot_matvec_vecmat_complex", ufunc=fastgemm.matmul, shape1=(1, 3), shape2=(3, 1), conj=False),
     of(SIGNATURE, "test_params_common_gufunc", gufunc=fastgemm.matmul),
     of(SIGNATURE, "test_params_common_positional", ufunc=fastgemm.matmul),
     of(SIGNATURE, "test_dunder_signature_attr", ufunc=fastgemm.matmul),

@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from oracle import integers
+
 from fastgemm import kernels, registry
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
-from oracle import integers
 
 pytestmark = pytest.mark.skipif(not kernels.runnable(), reason="no kernels run on this CPU")
 PROBLEM = Problem("f32", 5, 7, 3)
@@ -112,7 +113,7 @@ def test_b_in_another_layout() -> None:
     """A plan that reads B in place refuses a B that does not lie as the problem says."""
     plan = Plan(PROBLEM, config(pack="none"))
     for b in (np.asfortranarray(B), np.ones((3, 14), "f4")[:, ::2], B[:, ::-1]):
-        with pytest.raises(ValueError, match="layout|laid"):
+        with pytest.raises(ValueError, match=r"laid out"):
             plan.run(A, b)
 
 

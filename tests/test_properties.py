@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import fastgemm
 import numpy as np
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import FLOATS, assert_close, assert_identical, integers, normal
 
+import fastgemm
+
 quick = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    max_examples=150,
+    max_examples=300,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 DIMS = st.one_of(st.integers(0, 9), st.integers(0, 70), st.sampled_from([15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65]))
@@ -100,6 +101,8 @@ def test_out_of_any_layout(case: Any, data: st.DataObject) -> None:
     for out, matmul in zip(outs, (np.matmul, fastgemm.matmul), strict=True):
         assert matmul(a, b, out=out) is out
     np.testing.assert_array_equal(outs[1], want)
+    for out in outs:
+        out[...] = 1  # zeros may differ in sign
     assert bases[0].tobytes() == bases[1].tobytes()
 
 

@@ -3,13 +3,16 @@
 import dataclasses
 import json
 import math
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fastgemm
 from fastgemm.problem import LAYOUTS, Config, Problem
 from fastgemm.tune import worker
 from fastgemm.tune.live import LiveRunner, Worker
@@ -103,7 +106,12 @@ def test_a_hung_worker_without_a_parent_ends_itself(command):
         {"op": "time", "config": dataclasses.asdict(HANGS), "limit": 1.0, "patience": 0.5},
     ]
     made = subprocess.run(
-        command, input="\n".join(map(json.dumps, requests)) + "\n", capture_output=True, text=True, timeout=120
+        command,
+        input="\n".join(map(json.dumps, requests)) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(Path(fastgemm.__file__).parents[1])},
     )
     assert made.returncode != 0
     assert json.loads(made.stdout) == {"outcome": "ok"}

@@ -9,33 +9,38 @@ writing beside an operand shows.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
+from oracle import integers
+
 from fastgemm import kernels, registry
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
-from oracle import integers
 
 RUNNABLE = [tier.name for tier in kernels.runnable()]
 
 
-def tiers() -> Iterator[pytest.param]:
+def tiers() -> list[Any]:
     """Every dtype on every tier; a tier that cannot run here is skipped by name, not left out."""
-    for dt, tier in itertools.product(registry.DTYPES, registry.ISAS):
-        absent = pytest.mark.skipif(tier.name not in RUNNABLE, reason=f"this CPU or build has no {tier.name}")
-        yield pytest.param(dt, tier, id=f"{dt.name}_{tier.name}", marks=absent)
+    return [
+        pytest.param(dt, tier, id=f"{dt.name}_{tier.name}", marks=pytest.mark.skipif(absent, reason=f"no {tier.name}"))
+        for dt, tier in itertools.product(registry.DTYPES, registry.ISAS)
+        for absent in [tier.name not in RUNNABLE]
+    ]
 
 
-def variants() -> Iterator[pytest.param]:
+def variants() -> list[Any]:
     """Every register tile of every dtype on every tier."""
-    for each in tiers():
-        dt, tier = each.values
-        for mr, nr in registry.tiles(dt, tier):
-            name = registry.variant("gemm", dt, tier, mr, nr)
-            yield pytest.param(dt, tier, mr, nr, id=name, marks=each.marks)
+    return [
+        pytest.param(dt, tier, mr, nr, id=registry.variant("gemm", dt, tier, mr, nr), marks=each.marks)
+        for each in tiers()
+        for dt, tier in [each.values]
+        for mr, nr in registry.tiles(dt, tier)
+    ]
 
 
 def afloat(rows: int, columns: int, dtype: str, letter: str) -> np.ndarray:

@@ -57,6 +57,37 @@ cdef extern from *:
         return acc_re + sign * swap_f64(acc_im);
     }
 
+    /* The sum of all lanes; always in the same order. */
+    #define FASTGEMM_SUM(T, V, S) \\
+    static inline T sum_##S(V v) { \\
+        enum { N = sizeof(V) / sizeof(T) }; \\
+        T lane[N]; \\
+        memcpy(lane, &v, sizeof v); \\
+        for (int half = N / 2; half; half /= 2) \\
+            for (int i = 0; i < half; i++) lane[i] += lane[i + half]; \\
+        return lane[0]; \\
+    }
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline float sum_f32(vf32 v) { return _mm512_reduce_add_ps((__m512)v); }
+    static inline double sum_f64(vf64 v) { return _mm512_reduce_add_pd((__m512d)v); }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    static inline float sum_f32(vf32 v) {
+        __m128 h = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+        h = _mm_add_ps(h, _mm_movehl_ps(h, h));
+        return _mm_cvtss_f32(_mm_add_ss(h, _mm_movehdup_ps(h)));
+    }
+    static inline double sum_f64(vf64 v) {
+        __m128d h = _mm_add_pd(_mm256_castpd256_pd128((__m256d)v), _mm256_extractf128_pd((__m256d)v, 1));
+        return _mm_cvtsd_f64(_mm_add_sd(h, _mm_unpackhi_pd(h, h)));
+    }
+    #else
+    FASTGEMM_SUM(float, vf32, f32)
+    FASTGEMM_SUM(double, vf64, f64)
+    #endif
+    /* Over interleaved complex numbers: the first components minus the second ones. */
+    static inline float difference_f32(vf32 v) { const vf32 sign = SIGN_32; return -sum_f32(v * sign); }
+    static inline double difference_f64(vf64 v) { const vf64 sign = SIGN_64; return -sum_f64(v * sign); }
+
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
     #define LIVE_f32(n) ((__mmask16)((1u << (n)) - 1u))
     #define LIVE_f64(n) ((__mmask8)((1u << (n)) - 1u))
@@ -151,6 +182,10 @@ cdef extern from *:
     vf64 tail_f64_2(const double*, int) nogil
     vf32 swap_f32(vf32) nogil
     vf64 swap_f64(vf64) nogil
+    float sum_f32(vf32) nogil
+    double sum_f64(vf64) nogil
+    float difference_f32(vf32) nogil
+    double difference_f64(vf64) nogil
     vf32 combine_f32(vf32, vf32) nogil
     vf64 combine_f64(vf64, vf64) nogil
     void prefetch_write(const void*) nogil

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -80,7 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("no shapes; give --shapes, --shapes-file or --from-log")
     try:
         with _extras():
-            return _dry_run(problems, options) if options.dry_run else _run(problems, options)
+            from . import session
+
+            try:
+                return session.preview(problems, options) if options.dry_run else session.run(problems, options)
+            except session.Refused as error:
+                print(f"{PROG}: {error}", file=sys.stderr)
+                return 1
     except KeyboardInterrupt:
         return 130
 
@@ -124,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names()) + " (default: tpe)",
     )
     how.add_argument("--trials", type=_positive, metavar="N", help="configurations to measure for each shape")
-    how.add_argument("--seconds", type=float, metavar="S", help="time for all shapes together, shared out evenly")
+    how.add_argument("--seconds", type=_seconds, metavar="S", help="time for all shapes together, shared out evenly")
     how.add_argument("--seed", type=int, default=0, help="of the search and the operands (default: 0)")
     where = parser.add_argument_group("results")
     where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
@@ -158,74 +163,6 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     return fitting, left_out
 
 
-def _dry_run(problems: list[Problem], options: argparse.Namespace) -> int:
-    from .. import heuristic
-    from .report import describe, name
-    from .space import Space
-
-    default = strategies.load(options.strategy).trials
-    for problem in problems:
-        space = Space(problem, heuristic.config(problem))
-        trials = min(options.trials or default or len(space), len(space))
-        print(f"{name(problem)}: {len(space)} configurations, at most {trials} trials")
-        print(f"    heuristic: {describe(space.start)}")
-    print(f"{len(problems)} problems; nothing was measured or written")
-    return 0
-
-
-def _run(problems: list[Problem], options: argparse.Namespace) -> int:
-    from .. import cpu, database, heuristic, kernels
-    from ..database.writing import DEFAULT_NAME
-    from . import driver, report
-    from .journal import Entry
-    from .live import LiveRunner
-
-    strategy = strategies.load(options.strategy)
-    path = options.db or database.user_path()
-    path = path / DEFAULT_NAME if path.is_dir() else path
-    key, built = cpu.key(), kernels.kernel_hash()
-    done: dict[Problem, Entry] = {}
-    if options.resume:
-        done, left_out = driver.finished(path, key, built)
-        for line in left_out:
-            print(f"left out: {line}", file=sys.stderr)
-    entries = [done[problem] for problem in problems if problem in done]
-    waiting = [problem for problem in problems if problem not in done]
-    trials = options.trials or strategy.trials
-    deadline = time.monotonic() + options.seconds if options.seconds is not None else None
-    status = 0
-    with report.Watch(len(waiting), options.quiet) as watch:
-        if entries:
-            watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
-        try:
-            for index, problem in enumerate(waiting):
-                now = time.monotonic()
-                if deadline is not None and now >= deadline:
-                    watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
-                    break
-                budget = driver.Budget(trials)
-                if deadline is not None:
-                    budget.deadline = now + (deadline - now) / (len(waiting) - index)
-                watch.begin(problem, trials)
-                with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-                    start = heuristic.config(problem)
-                    entry = driver.tune(problem, start, runner, strategy, budget, options.seed, watch.trial)
-                entries.append(driver.store(entry, path, key, built))
-                watch.finish(entry)
-        except KeyboardInterrupt:
-            watch.say(f"stopped; the {len(entries)} finished problems are kept and --resume goes on with the others")
-            status = 130
-    out = report.console()
-    out.print(report.table(entries))
-    for line in report.summary(entries):
-        out.print(line, markup=False, soft_wrap=True)
-    if any(entry.status == "confirmed" for entry in entries):
-        used = path.resolve() in (p.resolve() for p in (database.user_path(), database.user_path() / path.name))
-        then = "the next Python process uses it" if used else f"set FASTGEMM_DB={path} to use it"
-        out.print(f"database: {path}; {then}", markup=False, soft_wrap=True)
-    return status or int(any(entry.status == "failed" for entry in entries))
-
-
 @contextlib.contextmanager
 def _extras() -> Iterator[None]:
     try:
@@ -255,6 +192,16 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
+    return seconds
 
 
 def _threads(text: str) -> int:

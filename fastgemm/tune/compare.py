@@ -5,7 +5,10 @@ luck (up to 30 % where memory bandwidth decides), and the machine's speed drifts
 the differences in question.  So the finalists are timed again in turn with the
 heuristic's configuration, which finds the one to be judged; then these two alone are
 timed in fresh rounds.  A gain is confirmed when it is both certain (Wilcoxon's signed-rank
-test, one-sided) and large enough to matter.
+test, one-sided) and large enough to matter, and when the candidate is no slower at its best
+either.  The last rule is for machines where something else runs: that slows a plan with many
+threads down to the speed of one thread, in every round, and only its best times show what it
+can do when it is left alone.
 """
 
 from __future__ import annotations
@@ -39,21 +42,22 @@ FINAL_SECONDS = 2.0
 class Verdict:
     """The result of a final.
 
-    `gain` is the median over the pairs of baseline / candidate - 1, `spread` the middle half of
-    the baseline's samples relative to their median.
+    `gain` is the median over the pairs of baseline / candidate - 1, `best_gain` the same of the two
+    fastest samples, `spread` the middle half of the baseline's samples relative to their median.
     """
 
     config: Config
     seconds: float
     baseline_seconds: float
     gain: float
+    best_gain: float
     p: float
     spread: float
 
     @property
     def confirmed(self) -> bool:
-        """Whether the gain is certain and large enough for a record."""
-        return self.p < P_VALUE and self.gain >= GAIN
+        """Whether the gain is certain and large enough for a record, and no artefact of a busy machine."""
+        return self.p < P_VALUE and self.gain >= GAIN and self.best_gain >= 0
 
     @property
     def noisy(self) -> bool:
@@ -76,8 +80,9 @@ def judge(config: Config, candidate: Sequence[float], baseline: Sequence[float])
     # Without any difference there are no ranks, and the test would divide by zero.
     p = float(wilcoxon(differences, alternative="greater").pvalue) if any(differences) else 1.0
     gain = statistics.median(before / after for before, after in zip(baseline, candidate, strict=True)) - 1
+    best_gain = min(baseline) / min(candidate) - 1
     low, middle, high = statistics.quantiles(baseline, n=4)
-    return Verdict(config, statistics.median(candidate), middle, gain, p, (high - low) / middle)
+    return Verdict(config, statistics.median(candidate), middle, gain, best_gain, p, (high - low) / middle)
 
 
 def final(runner: Runner, candidates: Sequence[Config], heuristic: Config) -> Verdict | None:

@@ -90,26 +90,24 @@ def search(space: Space, strategy: Strategy, trials: Trials, budget: Budget, rng
 
 
 def tune(
-    problem: Problem,
-    start: Config,
+    space: Space,
     runner: Runner,
     strategy: Strategy,
     budget: Budget,
     seed: int = 0,
     progress: Callable[[Measurement], None] = lambda measurement: None,
 ) -> Entry:
-    """Search a problem's space and judge the best that was found.
+    """Search a problem's space and judge the best that was found against the heuristic's, the space's start.
 
     Returns
     -------
     Entry
         Confirmed, rejected or failed; nothing has been written yet.
     """
-    space = Space(problem, start)
     trials = Trials(runner, progress)
     trials.costs([space.start])
     first = trials.results[space.start]
-    about = Entry(problem, "failed", space.start, strategy=strategy.name, date=_today())
+    about = Entry(space.problem, "failed", space.start, strategy=strategy.name, date=_today())
     if first.outcome != "ok":
         detail = f"the heuristic's configuration: {first.outcome}, {first.detail}"
         return dataclasses.replace(about, trials=1, failures=1, detail=detail)

@@ -78,7 +78,8 @@ class Worker:
         )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         # A thread reads, because a pipe cannot be read with a time-out on every system.
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def ask(self, request: dict[str, Any], patience: float) -> dict[str, Any]:
         """Send a request and return its answer; `Failure` when there is none."""
@@ -102,6 +103,8 @@ class Worker:
         """End the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
+        # Closing a pipe that another thread reads would wait for that thread.
+        self._reader.join(timeout=5)
         for pipe in (self._process.stdin, self._process.stdout):
             try:
                 if pipe is not None:

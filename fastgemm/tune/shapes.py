@@ -17,6 +17,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,12 +81,30 @@ def transposed(problem: Problem) -> Problem:
 
 
 def normalised(problem: Problem) -> Problem:
-    """Return the problem as calls look it up: one column of output becomes one row.
+    """Return the problem under which calls with these operands look it up.
 
-    An output of a single column lies in memory as one of a single row does, and the
-    kernels of the row case stream the matrix once.
+    One column of output is computed as one row: it lies in memory the same way, and the kernels
+    of that case stream the matrix once.  A vector has no order of its own, so its letter only says
+    whether its elements are adjacent (``n``) or not (``t``; a column is ``n`` in any case).
+
+    Examples
+    --------
+    >>> normalised(Problem("f32", 4000, 1, 2000, layout="nn"))
+    Problem(dtype='f32', m=1, n=4000, k=2000, batch=1, layout='nt', threads=1)
     """
-    return transposed(problem) if problem.n == 1 and problem.m > 1 else problem
+    if problem.n == 1 and problem.m > 1:
+        problem = transposed(problem)
+    a = _looked_up(problem.layout[0], problem.m, problem.k)
+    b = _looked_up(problem.layout[1], problem.k, problem.n)
+    return replace(problem, layout=a + b)
+
+
+def _looked_up(letter: str, rows: int, columns: int) -> str:
+    if columns == 1:
+        return "n"
+    if rows == 1:
+        return "t" if letter == "g" else "n"
+    return letter
 
 
 def product(
@@ -152,7 +171,9 @@ def from_log(path: Path) -> tuple[list[Problem], list[str]]:
         if not line.strip():
             continue
         try:
-            problems[normalised(from_fields(json.loads(line)))] = None
+            problem = from_fields(json.loads(line))
+            # Calls log what they look up; only a line written by hand can be another problem.
+            problems[normalised(problem) if problem.n == 1 and problem.m > 1 else problem] = None
         except (ValueError, TypeError, RecursionError) as error:
             left_out.append(f"{path}, line {number}: {str(error)[:200]}")
     return list(problems), left_out

@@ -183,6 +183,8 @@ def _real(problem: Problem) -> np.dtype:
 
 
 def _matrix(rng: np.random.Generator, problem: Problem, letter: str, rows: int, columns: int) -> np.ndarray:
+    if letter == "t" and rows == 1:
+        letter = "g"  # a row whose elements are not adjacent
     shape = (problem.batch, columns, rows) if letter == "t" else (problem.batch, rows, columns)
     values = rng.random((*shape, problem.row.parts), dtype=_real(problem))
     values *= 2

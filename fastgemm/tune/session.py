@@ -1,0 +1,130 @@
+"""A run of the command: the problems one after the other, what is kept, what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import cpu, database, heuristic, kernels
+from ..database.writing import DEFAULT_NAME
+from ..problem import Problem
+from . import driver, journal, report, strategies
+from .journal import Entry
+from .live import LiveRunner
+from .space import Space
+
+# Programs that were running in the last minute, on average.
+BUSY = 0.7
+
+
+class Refused(Exception):
+    """The run cannot start; the message says why."""
+
+
+def preview(problems: list[Problem], options: Namespace) -> int:
+    """Print what would be tuned; return the exit status."""
+    path, done = _earlier(options)
+    default = strategies.load(options.strategy).trials
+    waiting = [problem for problem in problems if problem not in done]
+    for problem in waiting:
+        space = Space(problem, heuristic.config(problem))
+        trials = min(options.trials or default or len(space), len(space))
+        print(f"{report.name(problem)}: {len(space)} configurations, at most {trials} trials")
+        print(f"    heuristic: {report.describe(space.start)}")
+    print(f"{len(waiting)} problems to tune, {len(problems) - len(waiting)} tuned before; database {path}")
+    print("nothing was measured or written")
+    return 0
+
+
+def run(problems: list[Problem], options: Namespace) -> int:
+    """Tune, record and report; return the exit status."""
+    strategy = strategies.load(options.strategy)
+    path, done = _earlier(options)
+    _writable(path)
+    entries = [done[problem] for problem in problems if problem in done]
+    waiting = [problem for problem in problems if problem not in done]
+    deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
+    status = 0
+    with report.Watch(len(waiting), options.quiet) as watch:
+        if entries:
+            watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
+        if waiting and (busy := _load()) > BUSY:
+            watch.say(f"the machine is busy (load {busy:.1f}): times will be unsteady and small gains will not be seen")
+        try:
+            for index, problem in enumerate(waiting):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
+                    break
+                space = Space(problem, heuristic.config(problem))
+                budget = driver.Budget(options.trials or strategy.trials)
+                budget.deadline = time.monotonic() + left / (len(waiting) - index)
+                watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)
+                with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
+                    entry = driver.tune(space, runner, strategy, budget, options.seed, watch.trial)
+                try:
+                    entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash()))
+                except (OSError, ValueError) as error:
+                    watch.say(f"stopped, because the result cannot be kept: {error}")
+                    status = 1
+                    break
+                watch.finish(entry)
+        except KeyboardInterrupt:
+            watch.say(f"stopped; the {len(entries)} finished problems are kept and --resume goes on with the others")
+            status = 130
+    out = report.console()
+    out.print(report.table(entries))
+    for line in (*report.summary(entries), *_whereabouts(path, entries)):
+        out.print(line, markup=False, soft_wrap=True)
+    return status or int(any(entry.status == "failed" for entry in entries))
+
+
+def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
+    """The database file, and the problems to skip."""
+    path: Path = options.db or database.user_path()
+    path = path / DEFAULT_NAME if path.is_dir() else path
+    try:
+        tier = kernels.active_isa()
+    except RuntimeError as error:  # FASTGEMM_ISA asks for what is not there
+        raise Refused(str(error)) from None
+    if tier is None:
+        raise Refused("no kernels of this build run on this CPU, so there is nothing to tune")
+    if not options.resume:
+        return path, {}
+    done, left_out = driver.finished(path, cpu.key(), kernels.kernel_hash())
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    return path, done
+
+
+def _writable(path: Path) -> None:
+    """Find out before the first measurement, not after it, that results cannot be kept."""
+    if path.exists() and not path.is_file():
+        raise Refused(f"{path} is not a regular file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(journal.beside(path), "ab"):
+            pass
+    except OSError as error:
+        raise Refused(f"cannot write beside {path}: {error.strerror or error}") from None
+
+
+def _whereabouts(path: Path, entries: Sequence[Entry]) -> list[str]:
+    if not any(entry.status == "confirmed" for entry in entries):
+        return []
+    # FASTGEMM_DB may be a folder, and then every file in it is read.
+    read = database.user_path().resolve() in (path.resolve(), path.resolve().parent)
+    return [f"database: {path}; " + ("the next Python process uses it" if read else f"FASTGEMM_DB={path} uses it")]
+
+
+def _load() -> float:
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return 0.0  # this system does not say

@@ -1,0 +1,277 @@
+"""Which configuration a call takes, pinned: the rungs forced, exact, near, heuristic, and what overrides what.
+
+Shipped records are left out here, because they differ from one CPU to the next.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Child
+from oracle import integers
+
+import fastgemm
+from fastgemm import database, dispatch, heuristic, kernels, registry
+from fastgemm.problem import Config, Problem, Record
+
+TIERS = [tier.name for tier in kernels.runnable()]
+needs_kernels = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
+
+# Register tile of 64 x 64 x 64 on one thread; it follows from the tile's cost, not from cache sizes.
+PINNED = {
+    "v2": {"f32": (4, 12), "f64": (4, 6), "c64": (2, 6), "c128": (2, 3)},
+    "v3": {"f32": (4, 24), "f64": (4, 12), "c64": (2, 12), "c128": (2, 6)},
+    "v4": {"f32": (6, 64), "f64": (6, 32), "c64": (3, 32), "c128": (3, 16)},
+}
+# In a child: no shipped records, and a report of the route as one line of JSON.
+PRELUDE = """
+import json, numpy as np, fastgemm, fastgemm.database
+fastgemm.database.bundled_path = lambda: None
+def report(m, n, k, dtype="float32", **more):
+    e = fastgemm.explain(m=m, n=n, k=k, dtype=dtype, num_threads=1, **more)
+    c = e.config
+    print(json.dumps([e.rung, c.family, c.isa, [c.mr, c.nr], c.pack, c.mc]))
+"""
+
+
+def routes(child: Child, code: str, **variables: str | None) -> list[list[object]]:
+    """Run code after the prelude and return its reports."""
+    return [json.loads(line) for line in child(PRELUDE + code, **variables).stdout.splitlines()]
+
+
+@pytest.mark.parametrize("isa", PINNED)
+def test_heuristic(child: Child, isa: str) -> None:
+    if isa not in TIERS:
+        pytest.skip(f"no {isa} here")
+    code = "".join(f"report(64, 64, 64, {row.numpy!r})\n" for row in registry.DTYPES)
+    code += "report(1, 300, 200)\nreport(300, 1, 200)\nreport(1, 300, 200, layout='ng')\n"
+    found = routes(child, code, FASTGEMM_ISA=isa)
+    for row, got in zip(registry.DTYPES, found, strict=False):
+        assert got[:4] == ["heuristic", "gemm", isa, list(PINNED[isa][row.name])]
+    assert [got[:3] for got in found[4:]] == [["heuristic", family, isa] for family in ("gemv", "gemv", "gemm")]
+
+
+@needs_kernels
+@pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda row: row.name)
+def test_heuristic_always_fits(dt: registry.DType) -> None:
+    """Whatever the problem, the rules give a configuration that can run it."""
+    sizes = (1, 2, 7, 64, 500, 5000, 1 << 20)
+    for isa in kernels.runnable():
+        for m, n, k in [(m, n, k) for m in sizes for n in sizes for k in (1, 64, 4096, 1 << 20)]:
+            for layout, batch, threads in [("nn", 1, 1), ("gg", 1, 8), ("tt", 10, 2), ("nt", 1, 64), ("gn", 3, 1024)]:
+                problem = Problem(dt.name, m, n, k, batch, layout, threads)
+                config = heuristic.config(problem, isa)
+                assert config.misfit(problem) is None
+                assert config.isa == isa.name
+
+
+def test_default_tier_is_the_best(child: Child) -> None:
+    code = "print(json.dumps([fastgemm.show_config(mode='dict')['isa']]))"
+    assert routes(child, code, FASTGEMM_ISA=None) == [[TIERS[-1] if TIERS else None]]
+    assert routes(child, code, FASTGEMM_ISA="") == [[TIERS[-1] if TIERS else None]]
+
+
+CALLS = ("fastgemm.matmul(a, a)", "fastgemm.matmul(a[None], a)", "fastgemm.gemm(a, a)", "fastgemm.explain(a, a)")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_forced_tier_that_is_missing_raises(child: Child, call: str) -> None:
+    """Loudly, from every way in: a benchmark on the wrong tier would be worse than none."""
+    code = (
+        "import numpy as np\n"
+        "try:\n"
+        f"    import fastgemm; a = np.ones((9, 9)); {call}\n"
+        "except RuntimeError as exc:\n"
+        "    assert 'FASTGEMM_ISA' in str(exc) and 'v9' in str(exc)\n"
+        "    print('told')\n"
+    )
+    assert child(code, FASTGEMM_ISA="v9").stdout.strip() == "told"
+
+
+def test_forced_tier_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "runnable", lambda: registry.ISAS[:1])
+    monkeypatch.setenv("FASTGEMM_ISA", "v4")
+    with pytest.raises(RuntimeError, match=r"FASTGEMM_ISA='v4' .*v2"):
+        kernels.active_isa()
+    monkeypatch.setenv("FASTGEMM_ISA", "v2")
+    assert kernels.active_isa() == registry.ISAS[0]
+
+
+# ---- the database ---------------------------------------------------------------------------------------------------
+
+TUNED = Problem("f32", 37, 41, 43)
+SAME, CLOSE, FAR = "report(37, 41, 43)", "report(40, 41, 40)", "report(37, 41, 80)"
+PRODUCT = """
+a, b = np.full((37, 43), 2, "f4"), np.ones((43, 41), "f4")
+print(json.dumps([bool((fastgemm.matmul(a, b) == 86).all())]))
+"""
+
+
+def record(isa: str, problem: Problem = TUNED, **changes: object) -> Record:
+    """A record with blocks that no rule would choose."""
+    mr, nr = registry.tiles(problem.row, registry.isa(isa))[-1]
+    config = Config("gemm", isa, mr, nr, mc=777, kc=11, nc=99, pack="ab")
+    made = Record(problem, config, 1e-6, 2e-6, 10, "random", "2026-01-01", kernels.kernel_hash())
+    return replace(made, **changes)
+
+
+def route_of(made: Record, rung: str) -> list[object]:
+    """What the report of a record's route looks like."""
+    c = made.config
+    return [rung, c.family, c.isa, [c.mr, c.nr], c.pack, c.mc]
+
+
+@needs_kernels
+def test_next_process_uses_the_record(child: Child, database_path: Path) -> None:
+    made = record(TIERS[-1])
+    database.write(database_path, [made])
+    isa = {"FASTGEMM_ISA": TIERS[-1]}
+    others = "report(37, 41, 43, 'float64')\nreport(37, 41, 43, layout='nt')"
+    found = routes(child, f"{SAME}\n{CLOSE}\n{FAR}\n{others}", **isa)
+    assert found[:2] == [route_of(made, "exact"), route_of(made, "near")]
+    assert [got[0] for got in found[2:]] == ["heuristic"] * 3
+    assert routes(child, PRODUCT, FASTGEMM_NUM_THREADS="1", **isa) == [[True]]
+
+
+@needs_kernels
+def test_folder_of_databases(child: Child, database_path: Path) -> None:
+    database_path.mkdir()
+    made = record(TIERS[-1])
+    database.write(database_path / "one.json", [made])
+    assert routes(child, SAME, FASTGEMM_ISA=TIERS[-1]) == [route_of(made, "exact")]
+
+
+@needs_kernels
+@pytest.mark.parametrize("stale", ["kernels", "cpu", "isa"])
+def test_record_that_does_not_apply(child: Child, database_path: Path, stale: str) -> None:
+    """Of other kernels, of another CPU, of another tier than the one in use: skipped in silence."""
+    isa = TIERS[-1]
+    if stale == "kernels":
+        database.write(database_path, [record(isa)], kernels="of an older build")
+    elif stale == "cpu":
+        database.write(database_path, [record(isa)], cpu="v9 another")
+    elif len(TIERS) == 1:
+        pytest.skip("one tier only")
+    else:
+        database.write(database_path, [record(TIERS[0])])
+    done = child(PRELUDE + SAME, FASTGEMM_ISA=isa)
+    assert json.loads(done.stdout)[:3] == ["heuristic", "gemm", isa]
+    assert done.stderr == ""
+
+
+@needs_kernels
+def test_record_of_numpys(child: Child, database_path: Path) -> None:
+    """A record may say that NumPy is the fastest."""
+    database.write(database_path, [record(TIERS[-1], config=Config(family="numpy"))])
+    found = routes(child, f"{SAME}\n{PRODUCT}", FASTGEMM_NUM_THREADS="1")
+    assert found[0][:2] == ["exact", "numpy"]
+    assert found[1] == [True]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1, "groups": [{"cpu": 3}]}', "\0" * 100])
+def test_damaged_database(child: Child, database_path: Path, text: str) -> None:
+    """The call is right and says once what is wrong; also where warnings are errors, it does not crash."""
+    database_path.write_text(text)
+    call = "a = np.full((9, 9), 2.0)\nfor _ in range(3):\n    assert (fastgemm.matmul(a, a) == 36).all()\n"
+    done = child(PRELUDE + "import warnings; warnings.simplefilter('always')\n" + call)
+    assert done.stderr.count("DatabaseWarning") == 1
+    assert str(database_path) in done.stderr
+    strict = "import warnings; warnings.simplefilter('error')\ntry:\n    " + call.replace("\n", "\n    ")
+    child(PRELUDE + strict + "\nexcept fastgemm.database.DatabaseWarning:\n    pass")
+
+
+@pytest.fixture
+def own_database(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A database in force within this process, for one test."""
+    monkeypatch.setattr(database, "bundled_path", lambda: None)
+    dispatch.reload()
+    yield database_path
+    monkeypatch.undo()
+    dispatch.reload()
+
+
+@needs_kernels
+def test_reload(own_database: Path) -> None:
+    """A process that goes on sees new records after `reload`."""
+    tier = kernels.active_isa()
+    assert tier is not None
+    made = record(tier.name)
+    problem = made.problem
+    a, b = integers((37, 43), "f4", 1), integers((43, 41), "f4", 2)
+    assert dispatch.resolve(problem).rung == "heuristic"
+    np.testing.assert_array_equal(fastgemm.matmul(a, b), a @ b)
+    database.write(own_database, [made])
+    assert dispatch.resolve(problem).rung == "heuristic"
+    dispatch.reload()
+    decision = dispatch.resolve(problem)
+    assert (decision.rung, decision.config, decision.record) == ("exact", made.config, made)
+    np.testing.assert_array_equal(fastgemm.matmul(a, b), a @ b)
+    text = repr(fastgemm.explain(a, b, num_threads=1))
+    assert "exact" in text
+    assert "GFLOP/s" in text
+
+
+# ---- forced configurations, the log ---------------------------------------------------------------------------------
+
+
+@needs_kernels
+def test_forced_configuration(own_database: Path) -> None:
+    """It wins over a record; where it does not fit, the next rung answers and says so."""
+    tier = kernels.active_isa()
+    assert tier is not None
+    database.write(own_database, [record(tier.name)])
+    dispatch.reload()
+    mr, nr = registry.tiles(registry.dtype("f32"), tier)[0]
+    config = Config("gemm", tier.name, mr, nr, pack="b")
+    a, b = integers((37, 43), "f4", 1), integers((43, 41), "f4", 2)
+    with dispatch.forced(config):
+        found = fastgemm.explain(a, b, num_threads=1)
+        assert (found.rung, found.config) == ("forced", config)
+        np.testing.assert_array_equal(fastgemm.matmul(a, b), a @ b)
+        other = fastgemm.explain(a.astype("c16"), b.astype("c16"), num_threads=1)
+        assert other.rung == "heuristic"
+        assert "does not fit" in other.why
+        np.testing.assert_array_equal(fastgemm.matmul(a.astype("c16"), b.astype("c16")), a @ b)
+        with dispatch.forced(Config(family="numpy")):
+            assert fastgemm.explain(a, b).config.family == "numpy"
+            np.testing.assert_array_equal(fastgemm.matmul(a, b), a @ b)
+            np.testing.assert_array_equal(fastgemm.gemm(a, b, a @ b, alpha=2, beta=1), 3 * (a @ b))
+        assert fastgemm.explain(a, b, num_threads=1).rung == "forced"
+    assert fastgemm.explain(a, b, num_threads=1).rung == "exact"
+
+
+def test_forced_tier_must_be_here() -> None:
+    missing = [tier for tier in registry.ISAS if tier.name not in TIERS]
+    if not missing:
+        pytest.skip("this CPU runs every tier")
+    with pytest.raises(RuntimeError, match=missing[0].name), dispatch.forced(Config(isa=missing[0].name, mr=1, nr=1)):
+        pass
+
+
+@needs_kernels
+def test_log_of_untuned_problems(child: Child, database_path: Path, tmp_path: Path) -> None:
+    """One line for each problem without a record of its own, whoever calls."""
+    database.write(database_path, [record(TIERS[-1])])
+    log = tmp_path / "seen.jsonl"
+    code = (
+        "for _ in range(3):\n"
+        "    fastgemm.matmul(np.ones((37, 43), 'f4'), np.ones((43, 41), 'f4'))\n"
+        "    fastgemm.matmul(np.ones((3, 5)), np.ones((5, 7)))\n"
+        "    fastgemm.gemm(np.ones((4, 5), 'c8'), np.ones((5, 7), 'c8'))\n"
+    )
+    child(PRELUDE + code, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1", FASTGEMM_ISA=TIERS[-1])
+    seen = [Problem(**json.loads(line)) for line in log.read_text().splitlines()]
+    assert seen == [Problem("f64", 3, 7, 5), Problem("c64", 4, 7, 5)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX path")
+def test_log_that_cannot_be_written(child: Child) -> None:
+    code = "assert (fastgemm.matmul(np.ones((3, 5)), np.ones((5, 7))) == 5).all()"
+    done = child(PRELUDE + code, FASTGEMM_LOG_UNTUNED="/nowhere/at/all")
+    assert "FASTGEMM_LOG_UNTUNED" in done.stderr

@@ -1,0 +1,263 @@
+"""The command: what it prints and refuses, what it keeps when it is stopped, and that calls use its records."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fastgemm
+from fastgemm import cpu, database, heuristic, kernels
+from fastgemm.problem import Problem
+from fastgemm.tune import driver, journal, strategies
+from fastgemm.tune.__main__ import main
+from fastgemm.tune.driver import Budget
+from fastgemm.tune.measure import ReplayRunner
+from fastgemm.tune.space import Space
+
+ROOT = Path(fastgemm.__file__).parents[1]
+TUNE = (sys.executable, "-m", "fastgemm.tune")
+
+
+def environment(**more):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FASTGEMM_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def tune(*arguments, **more):
+    return subprocess.run(
+        [*TUNE, *map(str, arguments)], capture_output=True, text=True, env=environment(**more), timeout=280
+    )
+
+
+def python(program, **more):
+    made = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment(**more), timeout=120
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+# ---- words
+
+
+def test_without_arguments_it_says_how_to_use_it(capsys):
+    assert main([]) == 2
+    assert "--help" in capsys.readouterr().err
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for words in ("examples:", "--from-log", "Ctrl-C", *strategies.names()):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--shapes", "3x4"], "MxNxK"),
+        (["--shapes", "3x4x0"], "zero"),
+        (["--shapes", "3x4x5", "--dtype", "int8"], "no kernels"),
+        (["--shapes", "3x4x5", "--threads", "0"], "above zero"),
+        (["--shapes", "3x4x5", "--threads", "99999"], "at most"),
+        (["--shapes", "3x4x5", "--trials", "-1"], "above zero"),
+        (["--shapes", "3x4x5", "--seconds", "nan"], "seconds"),
+        (["--shapes", "3x4x5", "--strategy", "luck"], "invalid choice"),
+        (["--shapes", "3x4x5", "--layout", "xy"], "invalid choice"),
+        (["--shapes-file", "no-such-file.csv"], "no-such-file.csv"),
+        (["--from-log", "no-such-file.jsonl"], "no-such-file.jsonl"),
+        (["--dry-run"], "no shapes"),
+        (["--shapes", "9999999x9999999x9", "--dry-run"], "GiB"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, reason, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("extra", ["rich", "scipy", "optuna"])
+def test_a_missing_extra_names_the_command_that_installs_it(extra):
+    program = f"""
+import sys
+sys.modules[{extra!r}] = None
+from fastgemm.tune.__main__ import main
+main(["--shapes", "3x4x5"])
+"""
+    made = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment(), timeout=60
+    )
+    assert made.returncode == 1
+    assert "pip install fastgemm[tune]" in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+def test_dry_run_measures_and_writes_nothing(tmp_path, capsys):
+    path = tmp_path / "new" / "tuning.json"
+    arguments = ["--shapes", "64x48x32x5", "9x1x7", "--dtype", "float32", "complex128", "--threads", "1", "--dry-run"]
+    assert main([*arguments, "--db", str(path)]) == 0
+    text = capsys.readouterr().out
+    for words in ("64x48x32x5 float32", "1x9x7 complex128", "configurations", "heuristic: gem", "4 problems"):
+        assert words in text
+    assert not path.parent.exists()
+
+
+def test_a_database_that_cannot_be_written_is_refused_before_the_first_measurement(tmp_path):
+    (tmp_path / "file").write_text("")
+    made = tune("--shapes", "8x8x8", "--db", tmp_path / "file" / "tuning.json")
+    assert made.returncode == 1
+    assert "cannot write" in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+# ---- records and routes
+
+
+def store_a_gain(problem, path):
+    """Tune on a table in which one configuration is twice as fast as any other."""
+    space = Space(problem, heuristic.config(problem))
+    best = list(space.all())[-1]
+    runner = ReplayRunner(lambda config: 1e-5 if config == best else 2e-5)
+    entry = driver.tune(space, runner, strategies.load("exhaustive"), Budget())
+    assert entry.status == "confirmed"
+    assert entry.config == best
+    driver.store(entry, path, cpu.key(), kernels.kernel_hash())
+    return best
+
+
+EXPLAIN = """
+import json, dataclasses, numpy as np, fastgemm
+a, b = np.ones((24, 20), "f4"), np.ones((20, 28), "f4")
+assert (fastgemm.matmul(a, b) == 20).all()
+e = fastgemm.explain(a, b, num_threads=1)
+print(json.dumps([e.rung, dataclasses.asdict(e.config)]))
+"""
+
+
+@pytest.mark.parametrize("named", ["file", "folder"])
+def test_the_next_process_uses_a_record(tmp_path, named):
+    path = tmp_path / "tuning.json"
+    problem = Problem("f32", 24, 28, 20)
+    best = store_a_gain(problem, path)
+    rung, config = json.loads(python(EXPLAIN, FASTGEMM_DB=str(path if named == "file" else tmp_path)))
+    assert rung == "exact"
+    assert config == dataclasses.asdict(best)
+    rung, _ = json.loads(python(EXPLAIN, FASTGEMM_DB=str(tmp_path / "none.json")))
+    assert rung != "exact"
+
+
+def test_a_record_is_used_for_every_tuned_layout(tmp_path):
+    """What the tuner calls a problem is what calls with such operands look up, columns and vectors included."""
+    path = tmp_path / "tuning.json"
+    store_a_gain(Problem("f64", 1, 40, 30, layout="nt"), path)
+    program = """
+import numpy as np, fastgemm
+a, x = np.ones((40, 30)), np.ones((30, 1))
+assert (fastgemm.matmul(a, x) == 30).all()
+print(fastgemm.explain(a, x, num_threads=1).rung)
+"""
+    assert python(program, FASTGEMM_DB=str(path)).strip() == "exact"
+
+
+def entries_of(path):
+    entries, left_out = journal.read(journal.beside(path))
+    assert left_out == []
+    return entries
+
+
+@pytest.mark.parametrize("strategy", strategies.names())
+def test_a_small_tuning_end_to_end(tmp_path, strategy):
+    path = tmp_path / "tuning.json"
+    arguments = ("--shapes", "32x40x24", "1x64x32", "--threads", 1, "--strategy", strategy, "--trials", 6, "--db", path)
+    made = tune(*arguments)
+    assert made.returncode == 0, made.stderr
+    entries = entries_of(path)
+    assert [(e.problem.m, e.problem.n, e.problem.k) for e in entries] == [(32, 40, 24), (1, 64, 32)]
+    for entry in entries:
+        assert entry.status in ("confirmed", "rejected")
+        assert entry.failures == 0, entry.detail
+        assert 2 <= entry.trials <= 7
+        assert entry.numpy_seconds > 0
+    for words in ("32x40x24", "before/after", "NumPy/after", "geometric means over 2 problems"):
+        assert words in made.stdout
+    confirmed = {e.problem: e.config for e in entries if e.status == "confirmed"}
+    records, problems = database.read(path)
+    assert problems == []
+    assert {r.problem: r.config for r in records} == confirmed
+
+    again = tune(*arguments, "--resume", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert again.stderr == ""
+    assert "32x40x24" in again.stdout
+    assert len(entries_of(path)) == 2
+    more = tune("--shapes", "32x40x24", "8x8x8", *arguments[3:], "--resume", "--dry-run")
+    assert "1 problems to tune, 1 tuned before" in more.stdout
+
+
+def test_every_dtype_and_layout_is_measured_without_a_failure(tmp_path):
+    path = tmp_path / "tuning.json"
+    shapes_file = tmp_path / "shapes.csv"
+    rows = [f"13,17,19,{batch},float32,{layout}" for batch in (1, 3) for layout in ("nn", "tt", "gg", "nt", "col")]
+    rows += [f"50,1,20,1,{dtype},gg" for dtype in ("float64", "complex64", "complex128")]
+    rows += ["1,50,20,1,float32,gt", "1,1,30,4,float32,gg", "13,17,19,1,complex128,tg"]
+    shapes_file.write_text("\n".join(["M,N,K,batch,dtype,layout", *rows]) + "\n")
+    arguments = ("--threads", 1, "--trials", 1, "--strategy", "random", "--db", path)
+    made = tune("--shapes-file", shapes_file, *arguments)
+    assert made.returncode == 0, made.stderr
+    assert len(entries_of(path)) == len(rows)
+    assert all(entry.failures == 0 for entry in entries_of(path))
+
+
+def test_what_a_program_multiplied_is_tuned(tmp_path):
+    log = tmp_path / "untuned.jsonl"
+    program = "import numpy as np, fastgemm; fastgemm.matmul(np.ones((30, 20)), np.ones((20, 10)))"
+    python(program, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1")
+    made = tune("--from-log", log, "--dry-run")
+    assert "30x10x20 float64 1 thread" in made.stdout
+    assert "1 problems to tune" in made.stdout
+
+
+def test_seconds_end_the_run(tmp_path):
+    path = tmp_path / "tuning.json"
+    sizes = [f"{m}x8x8" for m in range(1, 60)]
+    made = tune("--shapes", *sizes, "--threads", 1, "--trials", 1, "--strategy", "random", "--seconds", 2, "--db", path)
+    assert made.returncode == 0, made.stderr
+    assert 1 <= len(entries_of(path)) < 59
+    assert "out of time" in made.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to a process group")
+def test_stopping_keeps_what_is_finished(tmp_path):
+    path = tmp_path / "tuning.json"
+    sizes = [f"{m}x8x8" for m in range(1, 400)]
+    arguments = ("--shapes", *sizes, "--threads", "1", "--trials", "1", "--strategy", "random", "--db", str(path))
+    # As a terminal does it: Ctrl-C goes to the command and to its worker.
+    running = subprocess.Popen(
+        [*TUNE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        process_group=0,
+    )
+    while running.poll() is None and not (path.with_name("tuning.log.jsonl").exists() and len(entries_of(path)) >= 2):
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Traceback" not in err
+    kept = len(entries_of(path))
+    assert 2 <= kept < 399
+    assert f"the {kept} finished problems are kept" in err
+    assert f"geometric means over {kept} problems" in out
+    more = tune(*arguments, "--resume", "--dry-run")
+    assert f"{399 - kept} problems to tune, {kept} tuned before" in more.stdout
