@@ -70,6 +70,7 @@ def test_help_teaches(capsys):
         (["--shapes", "3x4x5", "--threads", "99999"], "at most"),
         (["--shapes", "3x4x5", "--trials", "-1"], "above zero"),
         (["--shapes", "3x4x5", "--seconds", "nan"], "seconds"),
+        (["--shapes", "3x4x5", "--seed", "-1"], "whole number"),
         (["--shapes", "3x4x5", "--strategy", "luck"], "invalid choice"),
         (["--shapes", "3x4x5", "--layout", "xy"], "invalid choice"),
         (["--shapes-file", "no-such-file.csv"], "no-such-file.csv"),
@@ -187,6 +188,7 @@ def test_a_small_tuning_end_to_end(tmp_path, strategy):
         assert entry.failures == 0, entry.detail
         assert 2 <= entry.trials <= 7
         assert entry.numpy_seconds > 0
+    assert "Trial" not in made.stderr  # Optuna's own log
     for words in ("32x40x24", "before/after", "NumPy/after", "geometric means over 2 problems"):
         assert words in made.stdout
     confirmed = {e.problem: e.config for e in entries if e.status == "confirmed"}

@@ -47,7 +47,8 @@ examples:
 
 files:
   A CSV file has the columns M, N, K and, where wanted, batch, transA, transB (0 or 1),
-  dtype and layout (row, col, or two of the letters n, t, g). Records go to --db, by default
+  dtype and layout (row, col, or two of the letters n, t, g). A log says which dtypes and how
+  many threads there were; --dtype and --threads choose among them. Records go to --db, by default
   to FASTGEMM_DB or your data folder; a journal beside it (.log.jsonl) keeps what was tried.
 
 Ctrl-C keeps every shape that is finished. Leave the machine alone while tuning: the
@@ -112,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {', '.join(dt.numpy for dt in registry.DTYPES)}; float32 where a file does not say",
     )
     what.add_argument(
-        "--threads", nargs="+", type=_threads, metavar="N", help="threads a call may use; default: the cores we may use"
+        "--threads", nargs="+", type=_threads, metavar="N", help="threads a call may use; default: what calls use"
     )
     what.add_argument(
         "--layout",
@@ -130,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--trials", type=_positive, metavar="N", help="configurations to measure for each shape")
     how.add_argument("--seconds", type=_seconds, metavar="S", help="time for all shapes together, shared out evenly")
-    how.add_argument("--seed", type=int, default=0, help="of the search and the operands (default: 0)")
+    how.add_argument("--seed", type=_seed, metavar="N", default=0, help="of the search and the operands (default: 0)")
     where = parser.add_argument_group("results")
     where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
     where.add_argument("--resume", action="store_true", help="skip what was tuned before, with or without a gain")
@@ -140,9 +141,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
-    from .. import cpu
+    from ..threads import get_num_threads
 
-    threads = options.threads or [cpu.cores()]
+    threads = options.threads or [get_num_threads()]
     found = shapes.product(map(shapes.parse, options.shapes), options.dtype or ["f32"], threads, options.layout)
     left_out: list[str] = []
     if options.shapes_file:
@@ -191,6 +192,12 @@ def _dtype(text: str) -> str:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 

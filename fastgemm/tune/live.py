@@ -27,8 +27,10 @@ from .measure import Measurement
 
 COMMAND = (sys.executable, "-m", "fastgemm.tune.worker")
 
-# Start of a process with NumPy, and anything else that does not grow with the problem.
+# For one candidate, and for a process to start: what does not grow with the problem.  Far above what
+# either takes, because a machine may be busy.
 PATIENCE = 30.0
+OPENING_PATIENCE = 120.0
 
 # A candidate is given up after this many times what its calls take at the heuristic's speed.
 PATIENCE_FACTOR = 40
@@ -217,7 +219,7 @@ class LiveRunner:
     def _opening_patience(self) -> float:
         p = self._problem
         elements = p.batch * (p.m * p.k + p.k * p.n + p.m * p.n)
-        return PATIENCE + p.flops * REFERENCE_SECONDS + elements * OPERAND_SECONDS
+        return OPENING_PATIENCE + p.flops * REFERENCE_SECONDS + elements * OPERAND_SECONDS
 
     def _ask(self, request: dict[str, Any], patience: float) -> dict[str, Any]:
         try:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from types import TracebackType
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -138,11 +139,10 @@ def name(problem: Problem) -> str:
 
 def table(entries: Sequence[Entry]) -> Table:
     """The results, a row a problem."""
-    made = Table(title=None, caption_justify="left")
-    made.add_column("shape")
-    for title in ("dtype", "layout"):
-        made.add_column(title)
-    for title in ("threads", "before", "after", "NumPy", "before/after", "NumPy/after", "GFLOP/s"):
+    made = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for title in ("shape", "dtype", "AB"):
+        made.add_column(title, no_wrap=True)
+    for title in ("threads", "before", "after", "NumPy", "before\n/after", "NumPy\n/after", "GFLOP/s"):
         made.add_column(title, justify="right")
     made.add_column("result")
     for e in entries:
