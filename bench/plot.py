@@ -12,6 +12,8 @@ from stats import Comparison
 
 # Told apart in grey as well: markers differ.
 MARKERS = "os^Dvx*"
+# Below the axes: shapes fill the panels, a legend inside would hide some.
+LEGEND: dict[str, Any] = {"fontsize": 7, "ncols": 5, "loc": "upper center", "bbox_to_anchor": (0.5, -0.17)}
 
 
 def draw(document: dict[str, Any], path: Path, title: str) -> None:
@@ -37,15 +39,15 @@ def draw(document: dict[str, Any], path: Path, title: str) -> None:
             points = [(x, row.ratios[peer]) for x, row in enumerate(rows) if peer in row.ratios]
             if points:
                 mean = next(one for one in group.summaries if one.group == "total").means[peer]
-                label = f"{subject} / {peer} (geometric mean {mean:.2f})"
+                label = f"{peer} ({mean:.2f})"
                 top.plot(*zip(*points, strict=True), MARKERS[index % 7], markersize=3.5, alpha=0.8, label=label)
         top.axhline(1.0, color="black", linewidth=0.8)
         top.set_yscale("log", base=2)
         top.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         top.set_title(group.title)
-        top.set_ylabel("speed ratio (above 1: faster)")
+        top.set_ylabel(f"speed of {subject} over the peer's")
         if top.get_legend_handles_labels()[0]:
-            top.legend(fontsize=7)
+            top.legend(title="peer (geometric mean)", title_fontsize=7, **LEGEND)
         if shares:
             _shares(axes[1][column], rows, [subject, *peers])
         for panel in axes[:, column]:
@@ -69,7 +71,7 @@ def _shares(panel: Any, rows: list[Comparison], names: list[str]) -> None:
             panel.plot(*zip(*points, strict=True), marker, markersize=6 if index == 0 else 3.5, label=name, **style)
     panel.set_ylim(0, 105)
     panel.set_ylabel("% of the FMA peak")
-    panel.legend(fontsize=7)
+    panel.legend(**LEGEND)
 
 
 def _classes(panel: Any, rows: list[Comparison]) -> None:

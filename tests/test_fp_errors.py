@@ -198,3 +198,19 @@ def test_workers_old_flags_are_not_reported() -> None:
             with np.errstate(all="ignore"):
                 fastgemm.matmul(a, zero)
             assert flags(one, one) == CLEAN
+
+
+@pytest.mark.parametrize("char", "fd")
+def test_gemm_reports_too(char: str) -> None:
+    """What arithmetic does is reported, what BLAS does not read is not."""
+    one, inf, zero = np.ones((9, 9), char), np.full((9, 9), np.inf, char), np.zeros((9, 9), char)
+    big = np.full((9, 9), np.finfo(char).max, char)
+    with np.errstate(all="raise"):
+        with pytest.raises(FloatingPointError, match="invalid"):
+            fastgemm.gemm(inf, zero)
+        with pytest.raises(FloatingPointError, match="overflow"):
+            fastgemm.gemm(one, one, big, beta=2.0)
+        fastgemm.gemm(inf, zero, one, alpha=0, beta=1)
+        fastgemm.gemm(one, one, inf * one, beta=0)
+        fastgemm.gemm(one, one, one, alpha=1 / 3, beta=1 / 7)
+        fastgemm.gemm(one, one, one, alpha=-1.5, beta=2.5, out=np.empty((9, 18), char)[:, ::2])

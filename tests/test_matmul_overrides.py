@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
 import inspect
 import operator
 from pathlib import Path
@@ -96,8 +98,9 @@ def test_array_wrap_sees_the_ufunc() -> None:
     same(lambda mm: mm(A, B, out=np.empty((2, 4)).view(Wrapped)))
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_matrix() -> None:
-    m = np.matrix(A)  # the class is discouraged, and in use
+    m = np.matrix(A)
     same(lambda mm: mm(m, m.T))
     same(lambda mm: mm(m, B))
     same(lambda mm: mm(m, np.arange(3.0)))
@@ -187,6 +190,13 @@ def test_documented() -> None:
     assert "matmul" in doc
     assert callable(fastgemm.matmul)
     assert "matmul" in repr(fastgemm.matmul)
+
+
+def test_found_by_name() -> None:
+    """A copy is the function itself, and a pool of processes finds it by its name."""
+    home = importlib.import_module(fastgemm.matmul.__module__)
+    assert getattr(home, fastgemm.matmul.__qualname__) is fastgemm.matmul
+    assert copy.deepcopy(fastgemm.matmul) is fastgemm.matmul
 
 
 def test_methods() -> None:

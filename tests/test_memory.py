@@ -35,7 +35,7 @@ def test_bounded_over_many_shapes(child: Child) -> None:
         "calls(20000)\n"
         "print(status('VmRSS') - before)"
     )
-    assert int(child(code).stdout) < 8 << 20
+    assert int(child(code, FASTGEMM_NUM_THREADS="2").stdout) < 8 << 20
 
 
 @linux
@@ -52,7 +52,7 @@ def test_no_operand_is_copied(child: Child, b: str) -> None:
         "fastgemm.matmul(a[::2, ::-1], b[::-1])\n"
         "print(status('VmHWM') - before)"
     )
-    assert int(child(code).stdout) < 24 << 20
+    assert int(child(code, FASTGEMM_NUM_THREADS="2").stdout) < 24 << 20
 
 
 def test_references() -> None:
@@ -88,4 +88,4 @@ def test_results_belong_to_the_caller() -> None:
         result = fastgemm.matmul(a, a)
         assert result.base is None
         assert result.flags.owndata
-        assert sys.getrefcount(result) == 2
+        assert sys.getrefcount(result) <= 2

@@ -77,6 +77,17 @@ def test_stacks(item: tuple[int, int, int], char: str, threads: int) -> None:
             np.testing.assert_array_equal(fastgemm.matmul(x, y), np.matmul(x, y))
 
 
+@pytest.mark.parametrize("char", FLOATS)
+def test_operands_that_begin_at_one_address(char: str) -> None:
+    """A stack times its own first item, as matrix and as column, and the other way round, into both orders."""
+    x = integers((6, 5, 5), char, 1)
+    for a, b in [(x, x[0]), (x[0], x), (x, x[0, :, :1]), (x[0, :1], x), (x.transpose(0, 2, 1), x[0]), (x, x)]:
+        want = np.einsum("...ik,...kj->...ij", a, b)
+        np.testing.assert_array_equal(fastgemm.matmul(a, b), want)
+        out = np.full(want.shape, np.nan, char).transpose(0, 2, 1).copy().transpose(0, 2, 1)
+        np.testing.assert_array_equal(fastgemm.matmul(a, b, out=out), want)
+
+
 @pytest.mark.parametrize("char", "fd")
 def test_infinities_and_nans(char: str) -> None:
     """Zeros are not skipped: infinities and NaN land where arithmetic puts them, in any order of summation."""

@@ -13,6 +13,7 @@ from conftest import Child
 from oracle import FLOATS, integers
 
 import fastgemm
+from fastgemm.driver import _driver
 
 SHAPES = [
     (1, 1, 1),
@@ -145,6 +146,7 @@ def test_more_threads_than_cores() -> None:
 COUNT = "import fastgemm; print(fastgemm.get_num_threads())"
 
 
+@pytest.mark.skipif(not _driver.openmp, reason="built without OpenMP")
 def test_count_from_the_environment(child: Child) -> None:
     assert child(COUNT, FASTGEMM_NUM_THREADS="1").stdout.strip() == "1"
     assert child(COUNT, FASTGEMM_NUM_THREADS="2").stdout.strip() == "2"
@@ -241,5 +243,50 @@ def test_narrow_affinity_of_one_caller() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
+    thread.join(60)
+    assert answers == [True, True]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OMP_THREAD_LIMIT": "1"},
+        {"OMP_DYNAMIC": "true"},
+        {"OMP_PROC_BIND": "close"},
+        {"OMP_WAIT_POLICY": "passive"},
+        {"FASTGEMM_BIND": "0"},
+    ],
+    ids=lambda v: "".join(v),
+)
+def test_settings_of_openmp(child: Child, variables: dict[str, str]) -> None:
+    """A team that is smaller, or bound otherwise, than asked for computes all the same."""
+    code = (
+        "import numpy as np, fastgemm\n"
+        "for m, n in [(300, 310), (900, 40), (30, 1500)]:\n"
+        "    a, b = np.ones((m, 200), 'f4'), np.ones((200, n), 'f4')\n"
+        "    assert (fastgemm.matmul(a, b) == 200).all()\n"
+        "    assert (fastgemm.matmul(a, b.T.copy().T) == 200).all()\n"
+        "    assert (fastgemm.matmul(np.stack([a] * 3), b) == 200).all()\n"
+        "print('done')"
+    )
+    assert child(code, FASTGEMM_NUM_THREADS="4", **variables).stdout.strip() == "done"
+
+
+def test_small_stack() -> None:
+    """A Python thread with a stack of 256 KiB has room enough."""
+    a, b = integers((90, 170), "c16", 1), integers((170, 130), "c16", 2)
+    want = np.matmul(a, b)
+    answers: list[bool] = []
+
+    def work() -> None:
+        for x, y in [(a, b), (np.asfortranarray(a), np.asfortranarray(b))]:
+            answers.append(np.array_equal(fastgemm.matmul(x, y), want))
+
+    before = threading.stack_size(256 << 10)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+    finally:
+        threading.stack_size(before)
     thread.join(60)
     assert answers == [True, True]

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -158,6 +159,13 @@ def test_csv_with_every_column(tmp_path):
 def test_bad_csv_names_the_line(tmp_path, text, reason):
     with pytest.raises(ShapeError, match=reason):
         shapes.from_csv(csv_of(tmp_path, text), [], [1])
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[1].glob("bench/shapes/*.csv")), ids=lambda p: p.name)
+def test_the_shipped_lists_are_read(path):
+    problems, left_out = shapes.from_csv(path, [], [1])
+    assert len(problems) > 30
+    assert all("no kernels for dtype" in line for line in left_out)
 
 
 def test_csv_that_is_no_text_or_not_there(tmp_path):

@@ -18,8 +18,9 @@ One idea a module:
 ============== =======================================================================
 ``shapes``     what to tune: the command line's shapes, CSV files, logs of untuned calls
 ``space``      which configurations there are for a problem, and which are next to which
-``measure``    `Measurement` and the runners, live and replay
-``worker``     the process that runs candidates, checks and times them
+``measure``    `Measurement`, what a runner is, and the one that replays a table
+``live``       the runner that times kernels in a worker process, and watches it
+``worker``     that process: it runs candidates, checks and times them
 ``compare``    the paired final that a record must win
 ``journal``    the log of finished problems beside the database
 ``driver``     budget, cache of measurements, one problem from start to record

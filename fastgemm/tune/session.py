@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import cpu, database, heuristic, kernels
@@ -69,7 +71,8 @@ def run(problems: list[Problem], options: Namespace) -> int:
                 with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
                     entry = driver.tune(space, runner, strategy, budget, options.seed, watch.trial)
                 try:
-                    entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash()))
+                    with _whole():
+                        entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash()))
                 except (OSError, ValueError) as error:
                     watch.say(f"stopped, because the result cannot be kept: {error}")
                     status = 1
@@ -83,6 +86,22 @@ def run(problems: list[Problem], options: Namespace) -> int:
     for line in (*report.summary(entries), *_whereabouts(path, entries)):
         out.print(line, markup=False, soft_wrap=True)
     return status or int(any(entry.status == "failed" for entry in entries))
+
+
+@contextlib.contextmanager
+def _whole() -> Iterator[None]:
+    """Let Ctrl-C wait until a result is in the database, the journal and the table."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
