@@ -24,8 +24,9 @@ from ._matmul import matmul
 from .blas import gemm
 from .introspect import explain, show_config
 from .threads import get_num_threads, set_num_threads
+from .version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 threads = _threads.threads
 

@@ -12,7 +12,6 @@ ufunc called them.
 """
 
 from libc.stdlib cimport malloc
-from libc.string cimport memset
 
 cimport numpy as cnp
 from numpy cimport npy_intp
@@ -24,9 +23,12 @@ from fastgemm.driver.floats cimport (
     FG_DIVIDE, FG_INVALID, FG_OVERFLOW, FG_REPORTED, FG_UNDERFLOW, fg_float_state, fg_set_float_state,
 )
 
+import sys
+from collections import namedtuple
+
 import numpy as np
 
-from fastgemm import dispatch, registry
+from fastgemm import dispatch, kernels, registry
 from fastgemm.problem import MAX_DIM, Problem
 
 cnp.import_array()
@@ -44,6 +46,8 @@ cdef extern from "numpy/ufuncobject.h":
         const char* doc
         const char* core_signature
         void* type_resolver
+        unsigned int* op_flags
+        unsigned int iter_flags
     object PyUFunc_FromFuncAndDataAndSignature(
         loop_t*, void**, const char*, int, int, int, int, const char*, const char*, int, const char*)
     int PyUFunc_GiveFloatingpointErrors(const char*, int) except -1
@@ -113,6 +117,7 @@ cdef int describe(int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
     call.step_a = call.step_b = call.step_c = 0
     call.store.alpha_is_one = True
     call.store.beta_kind = 0
+    call.store.alpha[0], call.store.alpha[1], call.store.beta[0], call.store.beta[1] = 1, 0, 0, 0
     la = letter(m, k, call.rs_a, call.cs_a, part)
     lb = letter(k, n, call.rs_b, call.cs_b, part)
     key.m, key.n, key.k, key.batch = m, n, k, batch
@@ -147,8 +152,29 @@ cdef inline int execute(const key_t* key, const call_t* call) noexcept nogil:
 
 
 cdef int resolve_quietly(const key_t* key, plan_t* plan) noexcept with gil:
-    # A call gets its answer from NumPy whatever goes wrong here; the reason is not lost (sys.unraisablehook).
-    return resolve(key, plan)
+    # Inside NumPy's loops nothing can be raised: the call gets its answer from NumPy whatever goes wrong here, and
+    # the reason goes to sys.unraisablehook.
+    try:
+        return resolve(key, plan)
+    except BaseException as error:
+        sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__))
+        return NO_KERNEL
+
+
+_Unraisable = namedtuple("_Unraisable", "exc_type exc_value exc_traceback err_msg object",
+                         defaults=("fastgemm: no plan for a product, NumPy computes it", None))
+
+cdef bint READY = False
+
+
+cdef int make_ready() except -1:
+    # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
+    # about a database file under "-W error".
+    global READY
+    kernels.active_isa()
+    dispatch.tuned()
+    READY = True
+    return 0
 
 
 # ---- floating-point errors -----------------------------------------------------------------------------------------
@@ -213,10 +239,16 @@ cdef object make_gufunc():
     made = PyUFunc_FromFuncAndDataAndSignature(
         functions, data, model.types, model.ntypes, 2, 1, -1, "matmul", model.doc, 0, model.core_signature)
     (<PyUFuncObject*>made).type_resolver = model.type_resolver
+    # How operands that overlap are copied, among others: matmul's flags are not a gufunc's defaults.
+    (<PyUFuncObject*>made).iter_flags = model.iter_flags
+    for i in range(model.nargs):
+        (<PyUFuncObject*>made).op_flags[i] = model.op_flags[i]
     return made
 
 
 gufunc = make_gufunc()
+# By value: a program may put another function in np.matmul's place, ours even.
+cdef object NUMPY_MATMUL = np.matmul
 
 
 # ---- the fast path -------------------------------------------------------------------------------------------------
@@ -382,6 +414,8 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     array([[ 5., 14.],
            [14., 50.]])
     """
+    if not READY:
+        make_ready()
     if (axes is _UNSET and axis is _UNSET and keepdims is _UNSET and casting is _UNSET and order is _UNSET
             and dtype is _UNSET and subok is _UNSET and signature is _UNSET and sig is _UNSET):
         done = fast(x1, x2, out)
@@ -395,7 +429,7 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
                 ("dtype", dtype), ("subok", subok), ("signature", signature), ("sig", sig))
             if value is not _UNSET}
     outs = out if type(out) is tuple else (out,)
-    run = gufunc if plain(x1) and plain(x2) and all([plain(o) or o is ... for o in outs]) else np.matmul
+    run = gufunc if plain(x1) and plain(x2) and all([plain(o) or o is ... for o in outs]) else NUMPY_MATMUL
     if out is not None:
         keywords["out"] = out
     return run(x1, x2, **keywords)
@@ -423,7 +457,8 @@ def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha,
     cdef operand_t oa, ob, oc
     cdef call_t call
     cdef key_t key
-    memset(&call, 0, sizeof(call))
+    if not READY:
+        make_ready()
     oa.data, oa.rows, oa.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, 0), cnp.PyArray_STRIDE(a, 1)
     ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
     oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _matmul, registry
 
+# By value: a program may put another function in np.matmul's place.
+_numpy_matmul = np.matmul
 _KERNEL_CHARS = "".join(row.char for row in registry.DTYPES)
 
 
@@ -167,7 +169,7 @@ def _by_numpy(
         alpha, beta = int(alpha.real), int(beta.real)
     _check_scalars(alpha, beta, dtype)
     result = _output(out, shape, dtype)
-    value = np.zeros(shape, dtype) if alpha == 0 else np.matmul(left, right, dtype=dtype)
+    value = np.zeros(shape, dtype) if alpha == 0 else _numpy_matmul(left, right, dtype=dtype)
     if alpha not in (0, 1):
         value = (value * dtype.type(alpha)).astype(dtype, copy=False)
     if beta != 0:

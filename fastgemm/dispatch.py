@@ -46,6 +46,8 @@ def tuned() -> database.Database:
     if _database is None:
         with _lock:
             if _database is None:
+                # Set before it is read: a warning that is an error (-W error) is raised once, not at every call.
+                _database = database.Database()
                 _database = database.load(kernels=kernels.kernel_hash())
     return _database
 

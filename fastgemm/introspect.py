@@ -9,7 +9,8 @@ import numpy as np
 
 from . import cpu, dispatch, kernels, registry, threads
 from .driver import _driver
-from .problem import Config, Problem, Record
+from .problem import Config, Problem, Record, normalised
+from .version import VERSION
 
 
 class Explanation:
@@ -113,11 +114,7 @@ def explain(
 
 
 def _of_sizes(dtype: np.dtype[Any], m: int, n: int, k: int, batch: int, layout: str, allowed: int) -> Problem:
-    if n == 1 and m > 1:
-        # As the hot path does it: a column is computed as the transposed row.
-        turned = {"n": "t", "t": "n", "g": "g"}
-        m, n, layout = n, m, "n" + turned[layout[0]]
-    return Problem(registry.dtype(dtype.name).name, m, n, k, batch, layout, allowed)
+    return normalised(Problem(registry.dtype(dtype.name).name, m, n, k, batch, layout, allowed))
 
 
 def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -> Problem | str:
@@ -147,15 +144,13 @@ def _letter(x: np.ndarray[Any, Any]) -> str:
 
 def configuration() -> dict[str, Any]:
     """Return what `show_config` prints, as a dictionary."""
-    from . import __version__
-
     tier = kernels.active_isa()
     files = [
         {"path": str(path), "records": used, "skipped": skipped, "reason": reason}
         for path, used, skipped, reason in dispatch.tuned().files
     ]
     return {
-        "version": __version__,
+        "version": VERSION,
         "numpy": np.__version__,
         "isa": tier.name if tier else None,
         "isa_available": [t.name for t in kernels.runnable()],

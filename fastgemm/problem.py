@@ -6,7 +6,7 @@ a `Record` what was measured for a pair of them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from . import registry
 
@@ -14,6 +14,7 @@ from . import registry
 MAX_DIM = 1 << 40
 MAX_BLOCK = 1 << 20
 MAX_THREADS = 1024
+MAX_WORKSPACE = 32 << 20
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
 
 
@@ -72,6 +73,48 @@ class Problem:
     def row(self) -> registry.DType:
         """The registry row of the dtype."""
         return registry.dtype(self.dtype)
+
+
+_FLIPPED = {"n": "t", "t": "n", "g": "g"}
+
+
+def transposed(problem: Problem) -> Problem:
+    """Return the problem of the transposed output: operands exchanged and flipped.
+
+    Examples
+    --------
+    >>> transposed(Problem("f32", 5, 7, 3, layout="nt"))
+    Problem(dtype='f32', m=7, n=5, k=3, batch=1, layout='nt', threads=1)
+    """
+    layout = _FLIPPED[problem.layout[1]] + _FLIPPED[problem.layout[0]]
+    return Problem(problem.dtype, problem.n, problem.m, problem.k, problem.batch, layout, problem.threads)
+
+
+def normalised(problem: Problem) -> Problem:
+    """Return the problem under which calls with these operands look it up.
+
+    One column of output is computed as one row: it lies in memory the same way, and the kernels
+    of that case stream the matrix once.  A vector has no order of its own, so its letter only says
+    whether its elements are adjacent (``n``) or not (``t``; a column is ``n`` in any case).
+
+    Examples
+    --------
+    >>> normalised(Problem("f32", 4000, 1, 2000, layout="nn"))
+    Problem(dtype='f32', m=1, n=4000, k=2000, batch=1, layout='nt', threads=1)
+    """
+    if problem.n == 1 and problem.m > 1:
+        problem = transposed(problem)
+    a = _looked_up(problem.layout[0], problem.m, problem.k)
+    b = _looked_up(problem.layout[1], problem.k, problem.n)
+    return replace(problem, layout=a + b)
+
+
+def _looked_up(letter: str, rows: int, columns: int) -> str:
+    if columns == 1:
+        return "n"
+    if rows == 1:
+        return "t" if letter == "g" else "n"
+    return letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +200,8 @@ class Config:
 
     def replace(self, **changes: object) -> Config:
         """Return a copy with some fields changed."""
-        return Config(**{**asdict(self), **changes})  # type: ignore[arg-type]
+        return Config(**{**asdict(self), **changes})
 
-
-MAX_WORKSPACE = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ import numpy as np
 from fastgemm import registry
 
 cnp.import_array()
+_numpy_matmul = np.matmul
 
 cdef enum:
     MAX_LEVEL = 8           # ISA tiers are numbered below this
@@ -94,13 +95,18 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
     return i * base + (i if i < extra else extra)
 
 
+cdef inline Py_ssize_t row_gap(Py_ssize_t width, Py_ssize_t length) noexcept nogil:
+    # Where the rows of a copied A lie: an odd number of vectors apart.
+    return (ceil_div(width, length) | 1) * length
+
+
 cdef void macrokernel(
         const plan_t* plan, const call_t* call, const store_t* store,
-        const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_packed,
+        const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
         const char* b, bint b_packed,
         Py_ssize_t row, Py_ssize_t rows, Py_ssize_t vec, Py_ssize_t vecs, Py_ssize_t kc, int tail) noexcept nogil:
     # C[row : row + rows, the columns of vectors vec : vec + vecs] += A block @ B block.
-    # `a` and `b` point at the blocks, packed or in place; `tail` are the live components of the last vector here.
+    # `a` and `b` point at the blocks, copied or in place (a_panels: A in micropanels); `tail` are the live components of the last vector here.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes
     cdef Py_ssize_t jpanels = ceil_div(vecs, plan.nv), ipanels = ceil_div(rows, plan.mr)
@@ -113,7 +119,7 @@ cdef void macrokernel(
     cdef int c_tail, b_tail
     cdef bint direct = call.cs_c == t.part
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
-    cdef store_t plain
+    cdef store_t plain = store[0]
     plain.alpha_is_one = True
     plain.beta_kind = 0
     for jr in range(jpanels):
@@ -130,7 +136,7 @@ cdef void macrokernel(
         r = 0
         for ir in range(ipanels):
             mr = high + (1 if ir < higher else 0)
-            if a_packed:
+            if a_panels:
                 a_panel = a + r * kc * t.part * size
                 rs_a, cs_a = t.part, mr * t.part
             else:
@@ -165,7 +171,6 @@ cdef void blocked(
     cdef const char* b
     cdef int tail
     cdef store_t store = call.store
-    cdef const char* a_block
     iblocks = mc = 0
     if row1 > row0:
         iblocks = ceil_div(row1 - row0, plan.mc)
@@ -201,8 +206,14 @@ cdef void blocked(
                 if rows <= 0:
                     break
                 a = call.a + (row * call.rs_a + p * call.cs_a) * size
-                a_block = a
-                if plan.pack_a:
+                if not plan.pack_a:
+                    macrokernel(plan, call, &store, a, call.rs_a, call.cs_a, False,
+                                b_space if plan.pack_b else b, plan.pack_b, row, rows, vec, vecs, kc, tail)
+                elif call.cs_a == t.part:
+                    t.pack_a(kc, rows, a, call.rs_a, call.cs_a, a_space, row_gap(kc * t.part, L), t.part)
+                    macrokernel(plan, call, &store, a_space, row_gap(kc * t.part, L), t.part, False,
+                                b_space, True, row, rows, vec, vecs, kc, tail)
+                else:
                     i = ceil_div(rows, plan.mr)
                     high = rows // i
                     higher = rows - high * i
@@ -210,11 +221,10 @@ cdef void blocked(
                     for j in range(i):
                         mr = high + (1 if j < higher else 0)
                         t.pack_a(kc, mr, a + r * call.rs_a * size, call.rs_a, call.cs_a,
-                                 a_space + r * kc * t.part * size)
+                                 a_space + r * kc * t.part * size, t.part, mr * t.part)
                         r += mr
-                    a_block = a_space
-                macrokernel(plan, call, &store, a_block, call.rs_a, call.cs_a, plan.pack_a,
-                            b_space if plan.pack_b else b, plan.pack_b, row, rows, vec, vecs, kc, tail)
+                    macrokernel(plan, call, &store, a_space, 0, 0, True,
+                                b_space, True, row, rows, vec, vecs, kc, tail)
             store.beta_kind = 1
 
 
@@ -236,7 +246,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef const char* b
     cdef char* y
     cdef Py_ssize_t j = col0, p, n, k, inc_x
-    cdef store_t store
+    cdef store_t store = call.store
     store.alpha_is_one = True
     while j < col1:
         n = n_chunk if j + n_chunk < col1 else col1 - j
@@ -249,7 +259,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
             b = call.b + (p * call.rs_b + j * call.cs_b) * size
             inc_x = call.cs_a
             if not x_direct:
-                t.pack_a(k, 1, x, 0, call.cs_a, x_space)
+                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part)
                 x = x_space
                 inc_x = t.part
             if by_rows:
@@ -505,7 +515,7 @@ cdef class Plan:
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
         if plan.pack_a:
-            plan.a_bytes = (plan.mc * plan.kc * t.part * t.real_bytes + 63) // 64 * 64
+            plan.a_bytes = (plan.mc * row_gap(plan.kc * t.part, t.length) * t.real_bytes + 63) // 64 * 64
         if plan.pack_b:
             plan.b_bytes = plan.ncv * t.length * plan.kc * t.real_bytes
 
@@ -544,7 +554,7 @@ cdef class Plan:
         if not out.flags.writeable:
             raise ValueError("out is read-only")
         if self.plan.kernels == NULL:
-            return np.matmul(a, b, out=out)
+            return _numpy_matmul(a, b, out=out)
         cdef call_t call
         cdef Py_ssize_t size = self.plan.kernels.real_bytes
         call.a, call.b, call.c = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(out)
@@ -553,7 +563,8 @@ cdef class Plan:
         call.rs_b, call.cs_b = b.strides[last - 1] // size, b.strides[last] // size
         call.rs_c, call.cs_c = out.strides[last - 1] // size, out.strides[last] // size
         call.step_a, call.step_b, call.step_c = (x.strides[0] if lead else 0 for x in (a, b, out))
-        call.store.alpha_is_one, call.store.beta_kind = True, 0
+        memset(&call.store, 0, sizeof(store_t))
+        call.store.alpha_is_one = True
         if p.n == 1:
             call.cs_c = self.plan.kernels.part
         cdef char found = letter(p.k, p.n, call.rs_b, call.cs_b, self.plan.kernels.part)

@@ -30,10 +30,13 @@ ctypedef void (*micro_t)(
     void* c, Py_ssize_t rs_c,
     int b_tail, int c_tail, const store_t* store) noexcept nogil
 
-# One micropanel of A: out[p][i] for p < k, i < rows.
+# A copy of rows x k of A.  The driver copies rows as they are (cs_out == part, rows an odd number of lines apart so
+# that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part) elsewhere:
+# the microkernels read either, and neither copy has to transpose.
 ctypedef void (*pack_a_t)(
     Py_ssize_t k, Py_ssize_t rows,
-    const void* a, Py_ssize_t rs, Py_ssize_t cs, void* out) noexcept nogil
+    const void* a, Py_ssize_t rs, Py_ssize_t cs,
+    void* out, Py_ssize_t rs_out, Py_ssize_t cs_out) noexcept nogil
 
 # One micropanel of B: out[p][j] for p < k, j < vectors * length, of which `width` are live;
 # the others repeat the last column.

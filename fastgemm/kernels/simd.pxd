@@ -161,6 +161,7 @@ cdef extern from *:
     FASTGEMM_PARTIAL(double, vf64, f64)
     #endif
 
+    #define prefetch_read(p) __builtin_prefetch((p), 0, 3)
     #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
     #endif
     """
@@ -188,4 +189,5 @@ cdef extern from *:
     double difference_f64(vf64) nogil
     vf32 combine_f32(vf32, vf32) nogil
     vf64 combine_f64(vf64, vf64) nogil
+    void prefetch_read(const void*) nogil
     void prefetch_write(const void*) nogil

@@ -17,17 +17,15 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import registry
-from ..problem import LAYOUTS, Problem, names
+from ..problem import LAYOUTS, Problem, names, normalised, transposed
 
 # A list of shapes is a few kilobytes; this stops a wrong file name from filling memory.
 MAX_FILE = 64 << 20
 
-_FLIPPED = {"n": "t", "t": "n", "g": "g"}
 _TRUTH = {"": False, "0": False, "n": False, "false": False, "1": True, "t": True, "true": True}
 
 
@@ -66,45 +64,6 @@ def label(problem: Problem) -> str:
     """Write the sizes of a problem the way `parse` reads them."""
     stack = f"x{problem.batch}" if problem.batch > 1 else ""
     return f"{problem.m}x{problem.n}x{problem.k}{stack}"
-
-
-def transposed(problem: Problem) -> Problem:
-    """Return the problem of the transposed output: operands exchanged and flipped.
-
-    Examples
-    --------
-    >>> transposed(Problem("f32", 5, 7, 3, layout="nt"))
-    Problem(dtype='f32', m=7, n=5, k=3, batch=1, layout='nt', threads=1)
-    """
-    layout = _FLIPPED[problem.layout[1]] + _FLIPPED[problem.layout[0]]
-    return Problem(problem.dtype, problem.n, problem.m, problem.k, problem.batch, layout, problem.threads)
-
-
-def normalised(problem: Problem) -> Problem:
-    """Return the problem under which calls with these operands look it up.
-
-    One column of output is computed as one row: it lies in memory the same way, and the kernels
-    of that case stream the matrix once.  A vector has no order of its own, so its letter only says
-    whether its elements are adjacent (``n``) or not (``t``; a column is ``n`` in any case).
-
-    Examples
-    --------
-    >>> normalised(Problem("f32", 4000, 1, 2000, layout="nn"))
-    Problem(dtype='f32', m=1, n=4000, k=2000, batch=1, layout='nt', threads=1)
-    """
-    if problem.n == 1 and problem.m > 1:
-        problem = transposed(problem)
-    a = _looked_up(problem.layout[0], problem.m, problem.k)
-    b = _looked_up(problem.layout[1], problem.k, problem.n)
-    return replace(problem, layout=a + b)
-
-
-def _looked_up(letter: str, rows: int, columns: int) -> str:
-    if columns == 1:
-        return "n"
-    if rows == 1:
-        return "t" if letter == "g" else "n"
-    return letter
 
 
 def product(
