@@ -28,6 +28,14 @@ STORE_CYCLES = 1.0       # per vector of C
 ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
 LATENCY = 4              # of a multiply-add
 PORTS = 2                # multiply-adds a cycle
+STREAM_PACKED = 0.2      # per vector of B and step, where its panel streams from L2: 8x48 ahead of 6x64 by 3 % in f64
+# Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: 14x32 runs at
+# 93 % with 512 steps and 87 % with 1024.
+STREAMS = 8
+STREAM_ROW = 0.25
+LONG = 512
+FEW_ROWS = 128           # M up to which B's strips are kept narrow (128 x 4096 x 4096: NC 128 191 GFLOP/s, 768 190)
+STREAM_PLACE = 0.4       # the same from B in place: rows apart, and lines split where NumPy's arrays begin
 LOADS = 2                # vector loads a cycle
 
 # Bytes of a matrix above which a second thread helps to stream it (gemv): 128 KiB take 3 us from L2.
@@ -94,20 +102,23 @@ def _teams(problem: Problem) -> list[tuple[str, int]]:
     return teams
 
 
-def _tile_cycles(rows: int, vectors: int, k: int) -> float:
+def _tile_cycles(rows: int, vectors: int, k: int, stream: float) -> float:
     # One microkernel call; rows and vectors are registers.
     step = max(rows * vectors / PORTS, (vectors + rows) / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
+    step += vectors * stream
+    if rows > STREAMS and k > LONG:
+        step += (rows - STREAMS) * STREAM_ROW
     return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
 
 
 @lru_cache(maxsize=4096)
-def _grid_cycles(rows: int, vectors: int, k: int, mr: int, nv: int) -> float:
+def _grid_cycles(rows: int, vectors: int, k: int, mr: int, nv: int, stream: float) -> float:
     # All tiles of a rows x vectors output, in panels balanced as the driver balances them.
     total = 0.0
     i_panels, j_panels = -(-rows // mr), -(-vectors // nv)
     for high, count_i in _balanced(rows, i_panels):
         for wide, count_j in _balanced(vectors, j_panels):
-            total += count_i * count_j * _tile_cycles(high, wide, k)
+            total += count_i * count_j * _tile_cycles(high, wide, k, stream)
     return total
 
 
@@ -128,7 +139,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     else:
         batch = -(-batch // threads)
     # A complex row is two rows of registers.
-    cycles = _grid_cycles(m * dt.parts, vectors, problem.k, mr * dt.parts, nr // lanes)
+    stream = STREAM_PLACE if pack == "none" else STREAM_PACKED
+    cycles = _grid_cycles(m * dt.parts, vectors, problem.k, mr * dt.parts, nr // lanes, stream)
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0
     if pack != "none":
@@ -141,17 +153,17 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
 
 
 def packing(problem: Problem, mr: int, nr: int) -> str:
-    """Say what to copy into panels: ``none``, ``b`` or ``ab``.
+    """Say what to copy: ``none``, ``b`` (into panels) or ``ab``.
 
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
-    1024: 82 / 95 / 92; 1040: 93 / 94 / 85.  M x 1024 x 1024, none / b: 32 93 / 76, 64 88 / 84, 128 86 / 91.
-    M x 4096 x 4096: 4 11 / 11, 8 17 / 20, 32 41 / 50 (rows 16 KiB apart fall on the same sets of the caches).
+    1024: 82 / 95 / 92; 4096: - / 93 / 90; f64 4096: - / 91 / 89.  So A stays where it is, however long its rows,
+    unless its columns are not adjacent: then a tile's rows come from as many lines a step.
+    M x 1024 x 1024, none / b: 32 93 / 76, 64 88 / 84, 128 86 / 91.  M x 4096 x 4096: 4 11 / 11, 8 17 / 20, 32 41 / 50
+    (rows 16 KiB apart fall on the same sets of the caches).
     """
     size = problem.row.itemsize
     row_b, row_a = problem.n * size, problem.k * size
-    big_a = problem.m * row_a > 8 * cpu.caches().l2 and row_a % 4096 == 0 and row_a >= 16384
-    scattered_a = problem.layout[0] != "n" and problem.m > mr and problem.n >= 4 * nr and row_a > 256
-    if (big_a and problem.n >= 1024) or scattered_a:
+    if problem.layout[0] != "n" and problem.m > mr and problem.n >= 4 * nr and row_a > 256:
         return "ab"
     if problem.layout[1] != "n":
         return "b"
@@ -166,13 +178,15 @@ def packing(problem: Problem, mr: int, nr: int) -> str:
 def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) -> tuple[int, int, int]:
     """Return MC, KC, NC from the cache sizes.
 
-    A panel of B (KC x NR) takes a quarter of L2, a block of A (MC x KC) half of it: KC 1024 with 1 MiB, where
-    KC 256 loses 1 to 5 % and 2048 gains nothing.  NC is flat from 1000 on; only for a few rows, whose panels of B are used once
-    or twice, narrow strips (2 NR) keep what was packed in L2 (32 x 4096 x 4096: 242 GFLOP/s, 138 with wide ones).
+    With 1 MiB of L2 (in proportion elsewhere): KC is 8 KiB of a row of A, so that a panel of B (8x48 f32: 384 KiB) and a
+    block of A (MC 48: 384 KiB) live in L2 together, and B's block (NC 768: 6 MiB) in L3.  f32 2048^3: KC 1024 90.6 %,
+    2048 92.4 %; f64 4096^3: KC 1024 with MC 48 91.1 %, MC 24 92.3 %, MC 2048 below 85 %.  Only for a few rows, whose
+    panels of B are used once or twice, narrow strips (2 NR) keep what was packed in L2 (32 x 4096 x 4096:
+    242 GFLOP/s, 138 with wide ones).
     """
     size, l2 = problem.row.itemsize, cpu.caches().l2
-    kc = max(128, min(1024, l2 // 4 // (nr * size)))
+    kc = max(128, min(2048, (l2 >> 7) // size))
     kc = -(-problem.k // -(-problem.k // kc))
-    mc = max(mr, min(1 << 12, l2 // 2 // (kc * size)) // mr * mr)
-    nc = 2 * nr if problem.m <= 4 * mr else max(nr, (4 << 20) // (kc * size) // nr * nr)
+    mc = max(mr, min(1 << 12, l2 * 3 // 8 // (kc * size)) // mr * mr)
+    nc = 2 * nr if problem.m <= FEW_ROWS and pack != "none" else max(nr, 6 * l2 // (kc * size) // nr * nr)
     return mc, kc, min(nc, max(nr, 4096))

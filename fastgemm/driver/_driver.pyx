@@ -112,7 +112,7 @@ cdef void macrokernel(
     cdef Py_ssize_t jpanels = ceil_div(vecs, plan.nv), ipanels = ceil_div(rows, plan.mr)
     cdef Py_ssize_t wide = vecs // jpanels, wider = vecs - wide * jpanels
     cdef Py_ssize_t high = rows // ipanels, higher = rows - high * ipanels
-    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b
+    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead
     cdef const char* b_panel
     cdef const char* a_panel
     cdef char* c
@@ -136,6 +136,9 @@ cdef void macrokernel(
         r = 0
         for ir in range(ipanels):
             mr = high + (1 if ir < higher else 0)
+            # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
+            # pass over a panel fetches the next one.
+            ahead = nv * L if ir == 0 and not b_packed and v + nv < vecs else 0
             if a_panels:
                 a_panel = a + r * kc * t.part * size
                 rs_a, cs_a = t.part, mr * t.part
@@ -143,10 +146,10 @@ cdef void macrokernel(
                 a_panel = a + r * rs_a * size
             if direct:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size
-                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, store)
+                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
             else:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size
-                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, &plain)
+                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
                 t.update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store)
             r += mr
         v += nv
