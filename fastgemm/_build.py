@@ -49,7 +49,8 @@ DIRECTIVES = {
 def load_registry() -> ModuleType:
     """Load ``registry.py`` without importing the package."""
     spec = importlib.util.spec_from_file_location("_fastgemm_registry", PACKAGE / "registry.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -191,9 +191,16 @@ cdef inline int report_flags() except -1:
     if not state & FG_REPORTED:
         return 0
     fg_set_float_state(state & ~FG_REPORTED)
-    return PyUFunc_GiveFloatingpointErrors("matmul", (
-        (NPY_FPE_INVALID if state & FG_INVALID else 0) | (NPY_FPE_OVERFLOW if state & FG_OVERFLOW else 0)
-        | (NPY_FPE_DIVIDEBYZERO if state & FG_DIVIDE else 0) | (NPY_FPE_UNDERFLOW if state & FG_UNDERFLOW else 0)))
+    cdef int errors = 0
+    if state & FG_INVALID:
+        errors |= NPY_FPE_INVALID
+    if state & FG_OVERFLOW:
+        errors |= NPY_FPE_OVERFLOW
+    if state & FG_DIVIDE:
+        errors |= NPY_FPE_DIVIDEBYZERO
+    if state & FG_UNDERFLOW:
+        errors |= NPY_FPE_UNDERFLOW
+    return PyUFunc_GiveFloatingpointErrors("matmul", errors)
 
 
 # ---- the gufunc ----------------------------------------------------------------------------------------------------

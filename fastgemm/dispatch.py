@@ -112,7 +112,8 @@ def resolve(problem: Problem) -> Decision:
         stack = f" x {p.batch}" if p.batch > 1 else ""
         why = f"tuned on this CPU for {p.m} x {p.n} x {p.k}{stack}, which is close"
         return Decision(record.config, "near", skipped + why, record)
-    return Decision(heuristic.config(problem, tier), "heuristic", skipped + "not tuned: from cache sizes and tile costs")
+    why = skipped + "not tuned: from cache sizes and tile costs"
+    return Decision(heuristic.config(problem, tier), "heuristic", why)
 
 
 def _usable(record: Record, active: str) -> bool:

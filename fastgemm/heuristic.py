@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from . import cpu, kernels, registry
-from .problem import Config, Problem
+from .problem import MAX_BLOCK, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
@@ -28,18 +28,21 @@ STORE_CYCLES = 1.0       # per vector of C
 ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
 LATENCY = 4              # of a multiply-add
 PORTS = 2                # multiply-adds a cycle
-STREAM_PACKED = 0.2      # per vector of B and step, where its panel streams from L2: 8x48 ahead of 6x64 by 3 % in f64
-# Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: 14x32 runs at
-# 93 % with 512 steps and 87 % with 1024.
+STREAM_B = 0.4           # per vector of B and step, in place: rows apart, lines split where NumPy's arrays begin
+CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
+SHARED_B = 1.15          # threads that share m share packed B, half of it in another core's cache: 512^3 77 %, n 90 %
+# Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: f32 14x32 runs
+# at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
 STREAMS = 8
+L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
-LONG = 512
-FEW_ROWS = 128           # M up to which B's strips are kept narrow (128 x 4096 x 4096: NC 128 191 GFLOP/s, 768 190)
-STREAM_PLACE = 0.4       # the same from B in place: rows apart, and lines split where NumPy's arrays begin
+FEW_ROWS = 200           # M up to which B is read in place
 LOADS = 2                # vector loads a cycle
+POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
 
-# Bytes of a matrix above which a second thread helps to stream it (gemv): 128 KiB take 3 us from L2.
-GEMV_THREAD_BYTES = 1 << 17
+# Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
+# 1 x 2048 x 512 (4 MiB) 49 and 23.
+GEMV_THREAD_BYTES = 1 << 19
 
 
 def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
@@ -93,32 +96,34 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
 
 
 def _teams(problem: Problem) -> list[tuple[str, int]]:
+    # Between equals the first wins: whole products for a thread before parts, parts that share no B before others.
     teams = [("n", 1)]
     if problem.threads > 1 and problem.flops >= TEAM_FLOPS:
-        for split, size in (("n", problem.n), ("m", problem.m), ("batch", problem.batch)):
+        for split, size in (("batch", problem.batch), ("n", problem.n), ("m", problem.m)):
             threads = min(problem.threads, size)
             if threads > 1:
                 teams.append((split, threads))
     return teams
 
 
-def _tile_cycles(rows: int, vectors: int, k: int, stream: float) -> float:
+def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int) -> float:
     # One microkernel call; rows and vectors are registers.
-    step = max(rows * vectors / PORTS, (vectors + rows) / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
+    loads = vectors + rows + max(0, rows - POINTERS) * 0.5
+    step = max(rows * vectors / PORTS, loads / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
     step += vectors * stream
-    if rows > STREAMS and k > LONG:
+    if rows > STREAMS and rows * k * real_bytes > L1_SHARE:
         step += (rows - STREAMS) * STREAM_ROW
     return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
 
 
 @lru_cache(maxsize=4096)
-def _grid_cycles(rows: int, vectors: int, k: int, mr: int, nv: int, stream: float) -> float:
+def _grid_cycles(rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int) -> float:
     # All tiles of a rows x vectors output, in panels balanced as the driver balances them.
     total = 0.0
     i_panels, j_panels = -(-rows // mr), -(-vectors // nv)
     for high, count_i in _balanced(rows, i_panels):
         for wide, count_j in _balanced(vectors, j_panels):
-            total += count_i * count_j * _tile_cycles(high, wide, k, stream)
+            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes)
     return total
 
 
@@ -139,8 +144,9 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     else:
         batch = -(-batch // threads)
     # A complex row is two rows of registers.
-    stream = STREAM_PLACE if pack == "none" else STREAM_PACKED
-    cycles = _grid_cycles(m * dt.parts, vectors, problem.k, mr * dt.parts, nr // lanes, stream)
+    in_l1 = problem.k * problem.n * dt.itemsize <= cpu.caches().l1d
+    stream = STREAM_B if pack == "none" and not in_l1 else 0.0
+    cycles = _grid_cycles(m * dt.parts, vectors, problem.k, mr * dt.parts, nr // lanes, stream, dt.real_bytes)
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0
     if pack != "none":
@@ -149,6 +155,13 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
             moved /= threads
     if pack == "ab":
         moved += m * problem.k
+    if pack != "none" and split == "m" and threads > 1:
+        cycles *= SHARED_B
+    # What a thread reads and writes in all, where the caches of its core do not hold it: splitting n, every thread
+    # reads all of A (20000 x 32 x 1600: n 308 GFLOP/s, m 422).
+    traffic = (m * problem.k + (problem.k + m) * vectors * lanes) * dt.itemsize
+    if traffic > cpu.caches().l2:
+        moved += traffic * CYCLES_A_BYTE
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
@@ -158,35 +171,42 @@ def packing(problem: Problem, mr: int, nr: int) -> str:
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
     1024: 82 / 95 / 92; 4096: - / 93 / 90; f64 4096: - / 91 / 89.  So A stays where it is, however long its rows,
     unless its columns are not adjacent: then a tile's rows come from as many lines a step.
-    M x 1024 x 1024, none / b: 32 93 / 76, 64 88 / 84, 128 86 / 91.  M x 4096 x 4096: 4 11 / 11, 8 17 / 20, 32 41 / 50
-    (rows 16 KiB apart fall on the same sets of the caches).
+    For few rows B is read in place, its next panel prefetched (GFLOP/s, best in place / best packed):
+    16 x 8192 x 2048 127 / 87, 64 x 4096 x 4096 198 / 172, 128 x 4096 x 4096 212 / 202, 200 x 1000 x 1000 248 / 241,
+    256 x 4096 x 4096 217 / 220.
     """
     size = problem.row.itemsize
-    row_b, row_a = problem.n * size, problem.k * size
-    if problem.layout[0] != "n" and problem.m > mr and problem.n >= 4 * nr and row_a > 256:
+    if problem.layout[0] != "n" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
     if problem.layout[1] != "n":
         return "b"
-    aliased = row_b % 4096 == 0
-    whole = problem.k * row_b
-    if whole <= cpu.caches().l2 * (1.0 if aliased else 1.5):
-        return "none"
-    few = 4 if aliased and row_b >= 16384 else 64
-    return "none" if problem.m <= few else "b"
+    # A B of one panel's width is a panel as it lies (256 x 64 x 6272: 248 GFLOP/s in place, 177 copied).
+    return "none" if problem.m <= FEW_ROWS or problem.n <= nr or _fits_l2(problem) else "b"
+
+
+def _fits_l2(problem: Problem) -> bool:
+    # B stays in L2 between row panels where it is read in place; rows a page apart share sets, and leave room for less.
+    row = problem.n * problem.row.itemsize
+    return problem.k * row <= cpu.caches().l2 * (1.0 if row % 4096 == 0 else 1.5)
 
 
 def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) -> tuple[int, int, int]:
     """Return MC, KC, NC from the cache sizes.
 
-    With 1 MiB of L2 (in proportion elsewhere): KC is 8 KiB of a row of A, so that a panel of B (8x48 f32: 384 KiB) and a
-    block of A (MC 48: 384 KiB) live in L2 together, and B's block (NC 768: 6 MiB) in L3.  f32 2048^3: KC 1024 90.6 %,
-    2048 92.4 %; f64 4096^3: KC 1024 with MC 48 91.1 %, MC 24 92.3 %, MC 2048 below 85 %.  Only for a few rows, whose
-    panels of B are used once or twice, narrow strips (2 NR) keep what was packed in L2 (32 x 4096 x 4096:
-    242 GFLOP/s, 138 with wide ones).
+    With 1 MiB of L2 (in proportion elsewhere): KC is 8 KiB of a row of A, so that a panel of B (8x48 f32: 384 KiB) and
+    a block of A (MC 48: 384 KiB) live in L2 together, and B's block (NC 512: 4 MiB) in L3.  f32 2048^3: KC 1024 90.6 %,
+    2048 92.4 %; f64 4096^3: KC 1024 with MC 48 91.1 %, MC 24 92.3 %, MC 2048 below 85 %.  Where
+    B must be packed for few rows, its panels are used once or twice, and narrow strips (2 NR) keep them in L2.
+    B in place: KC rows of it are read side by side, 256 of them for up to 64 rows, 512 above.
     """
     size, l2 = problem.row.itemsize, cpu.caches().l2
     kc = max(128, min(2048, (l2 >> 7) // size))
+    if pack == "none" and problem.n > nr and not _fits_l2(problem):
+        # As many streams of rows: their pages and lines must stay until the next panel.
+        kc = 256 if problem.m <= 64 else 512
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(1 << 12, l2 * 3 // 8 // (kc * size)) // mr * mr)
-    nc = 2 * nr if problem.m <= FEW_ROWS and pack != "none" else max(nr, 6 * l2 // (kc * size) // nr * nr)
+    if pack == "none":
+        return mc, kc, MAX_BLOCK
+    nc = 2 * nr if problem.m <= FEW_ROWS else max(nr, 4 * l2 // (kc * size) // nr * nr)
     return mc, kc, min(nc, max(nr, 4096))

@@ -183,9 +183,10 @@ class Config:
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
             # Threads keep a block of A and one of B each; a database must not be able to
-            # ask for more (the heuristic's largest is 6 MiB).
-            held = (self.mc if self.pack == "ab" else 0) + (self.nc + self.nr if self.pack != "none" else 0)
-            if held * self.kc * dt.itemsize > MAX_WORKSPACE:
+            # ask for more (the heuristic's largest are below 5 MiB).
+            rows = min(self.mc, problem.m) + self.mr if self.pack == "ab" else 0
+            columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
+            if (rows + columns) * min(self.kc, problem.k) * dt.itemsize > MAX_WORKSPACE:
                 return f"packed blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
         elif self.family == "gemv":
             if problem.m != 1:

@@ -15,7 +15,7 @@ import fastgemm
 PACKAGE = Path(fastgemm.__file__).parent
 # Lowest first.  Those on one line do not know of each other.
 LAYERS = (
-    ("registry",),
+    ("registry", "version"),
     ("problem",),
     ("cpu",),
     ("driver",),

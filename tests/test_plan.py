@@ -46,6 +46,11 @@ def test_attributes() -> None:
     assert 0 < Plan(PROBLEM, config(pack="b")).workspace <= plan.workspace < 1 << 16, "blocks are cut to the problem"
 
 
+def test_blocks_that_would_fill_memory_do_not_fit() -> None:
+    large = Problem(PROBLEM.dtype, 8000, 8000, 8000)
+    assert "MiB" in (config(mc=1 << 20, kc=1 << 20, nc=1 << 20).misfit(large) or "")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -53,7 +58,6 @@ def test_attributes() -> None:
         {"nr": 17},
         {"mr": 0, "nr": 0},
         {"threads": 2},
-        {"mc": 1 << 20, "kc": 1 << 20},
         {"family": "gemv"},
     ],
 )

@@ -25,9 +25,9 @@ needs_kernels = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU
 
 # Register tile of 64 x 64 x 64 on one thread; it follows from the tile's cost, not from cache sizes.
 PINNED = {
-    "v2": {"f32": (4, 12), "f64": (4, 6), "c64": (2, 6), "c128": (2, 3)},
-    "v3": {"f32": (4, 24), "f64": (4, 12), "c64": (2, 12), "c128": (2, 6)},
-    "v4": {"f32": (6, 64), "f64": (6, 32), "c64": (3, 32), "c128": (3, 16)},
+    "v2": {"f32": (4, 12), "f64": (4, 6), "c64": (2, 6), "c128": (3, 2)},
+    "v3": {"f32": (4, 24), "f64": (4, 12), "c64": (2, 12), "c128": (3, 4)},
+    "v4": {"f32": (6, 64), "f64": (6, 32), "c64": (3, 32), "c128": (7, 8)},
 }
 # In a child: no shipped records, and a report of the route as one line of JSON.
 PRELUDE = """

@@ -19,7 +19,6 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from fastgemm.driver.abi cimport MAX_DTYPES, MAX_ROWS, MAX_VECTORS, kernels_t, store_t
-from fastgemm.driver.floats cimport fg_float_state
 from fastgemm.driver.threads cimport (
     fg_barrier, fg_has_openmp, fg_in_parallel, fg_is_orphan, fg_team, fg_team_close, fg_team_fail, fg_team_open,
     fg_team_size, fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
@@ -106,7 +105,8 @@ cdef void macrokernel(
         const char* b, bint b_packed,
         Py_ssize_t row, Py_ssize_t rows, Py_ssize_t vec, Py_ssize_t vecs, Py_ssize_t kc, int tail) noexcept nogil:
     # C[row : row + rows, the columns of vectors vec : vec + vecs] += A block @ B block.
-    # `a` and `b` point at the blocks, copied or in place (a_panels: A in micropanels); `tail` are the live components of the last vector here.
+    # `a` and `b` point at the blocks, copied or in place (a_panels: A in micropanels); `tail` are the live components of
+    # the last vector here.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes
     cdef Py_ssize_t jpanels = ceil_div(vecs, plan.nv), ipanels = ceil_div(rows, plan.mr)
@@ -294,7 +294,7 @@ cdef void member_runs(const plan_t* plan, const call_t* call, char* space, char*
     # One thread's part of the whole call.
     cdef call_t item = call[0]
     cdef Py_ssize_t vectors = ceil_div(plan.n * plan.kernels.part, plan.kernels.length)
-    cdef Py_ssize_t first = 0, last = plan.batch, row0 = 0, row1 = plan.m, vec0 = 0, vec1 = vectors, i
+    cdef Py_ssize_t first = 0, last = plan.batch, row0 = 0, row1 = plan.m, vec0 = 0, vec1 = vectors, _i
     if plan.split == SPLIT_BATCH:
         first = share(plan.batch, member, team)
         last = share(plan.batch, member + 1, team)
@@ -307,7 +307,7 @@ cdef void member_runs(const plan_t* plan, const call_t* call, char* space, char*
     item.a += first * call.step_a
     item.b += first * call.step_b
     item.c += first * call.step_c
-    for i in range(last - first):
+    for _i in range(last - first):
         if plan.split == SPLIT_M and plan.pack_b:
             blocked(plan, &item, row0, row1, 0, vectors, space, shared_b, member, team)
         elif row1 > row0 and vec1 > vec0:

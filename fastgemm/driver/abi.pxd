@@ -6,7 +6,7 @@ of floats.  ``part`` is 1 for real and 2 for complex types.
 """
 
 cdef enum:
-    MAX_ROWS = 20      # tallest microkernel of the registry, in real rows
+    MAX_ROWS = 14      # tallest microkernel of the registry, in real rows
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 4
 
@@ -32,8 +32,8 @@ ctypedef void (*micro_t)(
     int b_tail, int c_tail, Py_ssize_t ahead, const store_t* store) noexcept nogil
 
 # A copy of rows x k of A.  The driver copies rows as they are (cs_out == part, rows an odd number of lines apart so
-# that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part) elsewhere:
-# the microkernels read either, and neither copy has to transpose.
+# that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part)
+# elsewhere: the microkernels read either, and neither copy has to transpose.
 ctypedef void (*pack_a_t)(
     Py_ssize_t k, Py_ssize_t rows,
     const void* a, Py_ssize_t rs, Py_ssize_t cs,

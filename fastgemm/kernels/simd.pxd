@@ -125,11 +125,13 @@ cdef extern from *:
     }
     static inline vf32 tail_f32_1(const float *p, int n) {
         __m256i live = live_f32(n);
-        return (vf32)_mm256_blendv_ps(_mm256_set1_ps(p[n - 1]), _mm256_maskload_ps(p, live), _mm256_castsi256_ps(live));
+        return (vf32)_mm256_blendv_ps(_mm256_set1_ps(p[n - 1]), _mm256_maskload_ps(p, live),
+                                      _mm256_castsi256_ps(live));
     }
     static inline vf64 tail_f64_1(const double *p, int n) {
         __m256i live = live_f64(n);
-        return (vf64)_mm256_blendv_pd(_mm256_set1_pd(p[n - 1]), _mm256_maskload_pd(p, live), _mm256_castsi256_pd(live));
+        return (vf64)_mm256_blendv_pd(_mm256_set1_pd(p[n - 1]), _mm256_maskload_pd(p, live),
+                                      _mm256_castsi256_pd(live));
     }
     static inline vf32 tail_f32_2(const float *p, int n) {
         __m256i live = live_f32(n);
@@ -148,7 +150,9 @@ cdef extern from *:
     #define FASTGEMM_PARTIAL(T, V, S) \\
     static inline V part_##S(const T *p, int n) { V v = {0}; memcpy(&v, p, n * sizeof(T)); return v; } \\
     static inline void store_part_##S(T *p, V v, int n) { memcpy(p, &v, n * sizeof(T)); } \\
-    static inline V tail_##S##_1(const T *p, int n) { V v = {0}; v += p[n - 1]; memcpy(&v, p, n * sizeof(T)); return v; } \\
+    static inline V tail_##S##_1(const T *p, int n) { \\
+        V v = {0}; v += p[n - 1]; memcpy(&v, p, n * sizeof(T)); return v; \\
+    } \\
     static inline V tail_##S##_2(const T *p, int n) { \\
         V v; \\
         for (int i = 0; i < (int)(sizeof(V) / sizeof(T)); i += 2) { \\
