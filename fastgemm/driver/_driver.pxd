@@ -17,6 +17,10 @@ cdef struct call_t:
     Py_ssize_t step_a, step_b, step_c
     store_t store
 
+cdef struct grid_t:
+    # A length cut into `panels` parts: the first `larger` have size + 1, the others size.
+    Py_ssize_t panels, size, larger
+
 cdef struct plan_t:
     # A Config made concrete for a Problem: blocks cut to size, kernels looked up.
     const kernels_t* kernels    # NULL: no kernel takes this problem, NumPy does
@@ -28,6 +32,9 @@ cdef struct plan_t:
     Py_ssize_t mc, kc           # elements
     Py_ssize_t ncv              # vectors
     size_t a_bytes, b_bytes     # workspace of a thread
+    bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
+    grid_t rows, vectors        # a direct product's panels
+    int tail                    # live components of C's last vector
 
 cdef struct key_t:
     Py_ssize_t m, n, k, batch

@@ -94,6 +94,15 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
     return i * base + (i if i < extra else extra)
 
 
+cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
+    # Panels of at most `most`, balanced.
+    cdef grid_t grid
+    grid.panels = ceil_div(length, most)
+    grid.size = length // grid.panels
+    grid.larger = length - grid.panels * grid.size
+    return grid
+
+
 cdef inline Py_ssize_t row_gap(Py_ssize_t width, Py_ssize_t length) noexcept nogil:
     # Where the rows of a copied A lie: an odd number of vectors apart.
     return (ceil_div(width, length) | 1) * length
@@ -103,15 +112,12 @@ cdef void macrokernel(
         const plan_t* plan, const call_t* call, const store_t* store,
         const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
         const char* b, bint b_packed,
-        Py_ssize_t row, Py_ssize_t rows, Py_ssize_t vec, Py_ssize_t vecs, Py_ssize_t kc, int tail) noexcept nogil:
-    # C[row : row + rows, the columns of vectors vec : vec + vecs] += A block @ B block.
-    # `a` and `b` point at the blocks, copied or in place (a_panels: A in micropanels); `tail` are the live components of
-    # the last vector here.
+        Py_ssize_t row, const grid_t* rows, Py_ssize_t vec, const grid_t* vecs, Py_ssize_t kc,
+        int tail) noexcept nogil:
+    # C[from row on, from vector vec on] += A block @ B block.  `a` and `b` point at the blocks, copied or in place
+    # (a_panels: A in micropanels); `tail` are the live components of the last vector here.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes
-    cdef Py_ssize_t jpanels = ceil_div(vecs, plan.nv), ipanels = ceil_div(rows, plan.mr)
-    cdef Py_ssize_t wide = vecs // jpanels, wider = vecs - wide * jpanels
-    cdef Py_ssize_t high = rows // ipanels, higher = rows - high * ipanels
     cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead
     cdef const char* b_panel
     cdef const char* a_panel
@@ -122,9 +128,9 @@ cdef void macrokernel(
     cdef store_t plain = store[0]
     plain.alpha_is_one = True
     plain.beta_kind = 0
-    for jr in range(jpanels):
-        nv = wide + (1 if jr < wider else 0)
-        c_tail = tail if v + nv == vecs else <int>L
+    for jr in range(vecs.panels):
+        nv = vecs.size + (1 if jr < vecs.larger else 0)
+        c_tail = tail if jr + 1 == vecs.panels else <int>L
         if b_packed:
             b_panel = b + v * L * kc * size
             rs_b = nv * L
@@ -134,11 +140,11 @@ cdef void macrokernel(
             rs_b = call.rs_b
             b_tail = c_tail
         r = 0
-        for ir in range(ipanels):
-            mr = high + (1 if ir < higher else 0)
+        for ir in range(rows.panels):
+            mr = rows.size + (1 if ir < rows.larger else 0)
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.
-            ahead = nv * L if ir == 0 and not b_packed and v + nv < vecs else 0
+            ahead = nv * L if ir == 0 and not b_packed and jr + 1 < vecs.panels else 0
             if a_panels:
                 a_panel = a + r * kc * t.part * size
                 rs_a, cs_a = t.part, mr * t.part
@@ -167,14 +173,12 @@ cdef void blocked(
     cdef Py_ssize_t vectors = ceil_div(width, L)
     cdef int tail_of_all = <int>(width - (vectors - 1) * L)
     cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), kblocks = ceil_div(plan.k, plan.kc)
-    cdef Py_ssize_t iblocks, mc, jc, pc, ic, vec, vecs, p, kc, row, rows
-    cdef Py_ssize_t panels, j, v, nv, wide, wider, live
-    cdef Py_ssize_t r, mr, high, higher, i
+    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, row, rows, j, v, nv, live, r, mr
     cdef const char* a
     cdef const char* b
     cdef int tail
     cdef store_t store = call.store
-    iblocks = mc = 0
+    cdef grid_t i_grid, j_grid
     if row1 > row0:
         iblocks = ceil_div(row1 - row0, plan.mc)
         mc = ceil_div(ceil_div(row1 - row0, iblocks), plan.mr) * plan.mr
@@ -182,9 +186,7 @@ cdef void blocked(
         vec = vec0 + share(vec1 - vec0, jc, jblocks)
         vecs = vec0 + share(vec1 - vec0, jc + 1, jblocks) - vec
         tail = tail_of_all if vec + vecs == vectors else <int>L
-        panels = ceil_div(vecs, plan.nv)
-        wide = vecs // panels
-        wider = vecs - wide * panels
+        j_grid = cut(vecs, plan.nv)
         store.beta_kind = call.store.beta_kind
         for pc in range(kblocks):
             p = share(plan.k, pc, kblocks)
@@ -194,8 +196,8 @@ cdef void blocked(
                 if team > 1:
                     fg_barrier()
                 v = 0
-                for j in range(panels):
-                    nv = wide + (1 if j < wider else 0)
+                for j in range(j_grid.panels):
+                    nv = j_grid.size + (1 if j < j_grid.larger else 0)
                     if j % team == member:
                         live = (nv - 1) * L + (tail if v + nv == vecs else L)
                         t.pack_b(kc, live, nv, b + (v * L // t.part) * call.cs_b * size, call.rs_b, call.cs_b,
@@ -208,26 +210,24 @@ cdef void blocked(
                 rows = mc if row + mc < row1 else row1 - row
                 if rows <= 0:
                     break
+                i_grid = cut(rows, plan.mr)
                 a = call.a + (row * call.rs_a + p * call.cs_a) * size
                 if not plan.pack_a:
                     macrokernel(plan, call, &store, a, call.rs_a, call.cs_a, False,
-                                b_space if plan.pack_b else b, plan.pack_b, row, rows, vec, vecs, kc, tail)
+                                b_space if plan.pack_b else b, plan.pack_b, row, &i_grid, vec, &j_grid, kc, tail)
                 elif call.cs_a == t.part:
                     t.pack_a(kc, rows, a, call.rs_a, call.cs_a, a_space, row_gap(kc * t.part, L), t.part)
                     macrokernel(plan, call, &store, a_space, row_gap(kc * t.part, L), t.part, False,
-                                b_space, True, row, rows, vec, vecs, kc, tail)
+                                b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
                 else:
-                    i = ceil_div(rows, plan.mr)
-                    high = rows // i
-                    higher = rows - high * i
                     r = 0
-                    for j in range(i):
-                        mr = high + (1 if j < higher else 0)
+                    for j in range(i_grid.panels):
+                        mr = i_grid.size + (1 if j < i_grid.larger else 0)
                         t.pack_a(kc, mr, a + r * call.rs_a * size, call.rs_a, call.cs_a,
                                  a_space + r * kc * t.part * size, t.part, mr * t.part)
                         r += mr
                     macrokernel(plan, call, &store, a_space, 0, 0, True,
-                                b_space, True, row, rows, vec, vecs, kc, tail)
+                                b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
             store.beta_kind = 1
 
 
@@ -295,7 +295,9 @@ cdef void member_runs(const plan_t* plan, const call_t* call, char* space, char*
     cdef call_t item = call[0]
     cdef Py_ssize_t vectors = ceil_div(plan.n * plan.kernels.part, plan.kernels.length)
     cdef Py_ssize_t first = 0, last = plan.batch, row0 = 0, row1 = plan.m, vec0 = 0, vec1 = vectors, _i
-    if plan.split == SPLIT_BATCH:
+    if team == 1:
+        pass
+    elif plan.split == SPLIT_BATCH:
         first = share(plan.batch, member, team)
         last = share(plan.batch, member + 1, team)
     elif plan.split == SPLIT_N:
@@ -307,6 +309,14 @@ cdef void member_runs(const plan_t* plan, const call_t* call, char* space, char*
     item.a += first * call.step_a
     item.b += first * call.step_b
     item.c += first * call.step_c
+    if plan.direct:
+        for _i in range(last - first):
+            macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False,
+                        0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
+            item.a += call.step_a
+            item.b += call.step_b
+            item.c += call.step_c
+        return
     for _i in range(last - first):
         if plan.split == SPLIT_M and plan.pack_b:
             blocked(plan, &item, row0, row1, 0, vectors, space, shared_b, member, team)
@@ -350,6 +360,10 @@ cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
     cdef char* space = NULL
     if plan.threads > 1 and not fg_is_orphan and not fg_in_parallel():
         return run_team(plan, call, plan.threads)
+    if plan.direct and plan.batch == 1:
+        macrokernel(plan, call, &call.store, call.a, call.rs_a, call.cs_a, False, call.b, False,
+                    0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
+        return 0
     if plan.a_bytes + plan.b_bytes:
         space = <char*>fg_workspace(plan.a_bytes + plan.b_bytes)
         if space == NULL:
@@ -517,6 +531,10 @@ cdef class Plan:
         rows = ceil_div(plan.m, plan.mr) * plan.mr
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
+        plan.direct = (not plan.pack_b and plan.kc == plan.k and plan.mc >= plan.m and plan.ncv == vectors
+                       and (plan.threads == 1 or plan.split == SPLIT_BATCH))
+        plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
+        plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         if plan.pack_a:
             plan.a_bytes = (plan.mc * row_gap(plan.kc * t.part, t.length) * t.real_bytes + 63) // 64 * 64
         if plan.pack_b:

@@ -165,6 +165,7 @@ cdef extern from *:
     FASTGEMM_PARTIAL(double, vf64, f64)
     #endif
 
+    static inline void *forgotten(void *p) { __asm__("" : "+r"(p)); return p; }
     #define prefetch_read(p) __builtin_prefetch((p), 0, 3)
     #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
     #endif
@@ -193,5 +194,6 @@ cdef extern from *:
     double difference_f64(vf64) nogil
     vf32 combine_f32(vf32, vf32) nogil
     vf64 combine_f64(vf64, vf64) nogil
+    void* forgotten(void*) nogil    # the same pointer, of which the compiler knows nothing
     void prefetch_read(const void*) nogil
     void prefetch_write(const void*) nogil
