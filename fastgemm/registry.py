@@ -81,8 +81,8 @@ _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 # -mprefer-vector-width keeps gcc from splitting 64-byte vector types in copies.
 ISAS = (
     Isa("v2", 2, 16, 16, ("-march=x86-64-v2",), _V2),
-    Isa("v3", 3, 32, 16, ("-march=x86-64-v3",), _V3),
-    Isa("v4", 4, 64, 32, ("-march=x86-64-v4", "-mprefer-vector-width=512"), _V4),
+    Isa("v3", 3, 32, 16, ("-march=x86-64-v3", "-mprfchw"), _V3),
+    Isa("v4", 4, 64, 32, ("-march=x86-64-v4", "-mprfchw", "-mprefer-vector-width=512"), _V4),
 )
 
 # Register tiles (real rows, vectors), widest first.  The microkernel needs
