@@ -22,6 +22,7 @@ The way of a call::
 from . import threads as _threads
 from ._matmul import matmul
 from .blas import gemm
+from .dispatch import deterministic
 from .introspect import explain, show_config
 from .threads import get_num_threads, set_num_threads
 from .version import VERSION
@@ -31,6 +32,7 @@ __version__ = VERSION
 threads = _threads.threads
 
 __all__ = [
+    "deterministic",
     "explain",
     "gemm",
     "get_num_threads",

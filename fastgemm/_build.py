@@ -29,7 +29,14 @@ PACKAGE = ROOT / "fastgemm"
 # Relative, as setuptools and distutils want their paths.
 RENDERED = Path("build") / "rendered"
 
-OPTIMISE = ["-O3", "-g0", "-ffp-contract=fast", "-fno-math-errno", "-fno-version-loops-for-strides", "-fvisibility=hidden"]
+OPTIMISE = [
+    "-O3",
+    "-g0",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-version-loops-for-strides",  # it copies every k-loop for a stride of one, which is no faster
+    "-fvisibility=hidden",
+]
 # NPY_TARGET_VERSION: PyUFunc_GiveFloatingpointErrors is in the C API from NumPy 2.0 on.
 NUMPY_MACROS = [
     ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),

@@ -85,9 +85,17 @@ cdef struct operand_t:
     npy_intp rows, cols     # strides in bytes
 
 
-cdef int describe(int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
-                   const operand_t* a, const operand_t* b, const operand_t* c,
-                   call_t* call, key_t* key) noexcept nogil:
+cdef inline void fold(npy_intp* m, npy_intp* batch, const operand_t* a, const operand_t* c,
+                      npy_intp step_a, npy_intp step_b, npy_intp step_c) noexcept nogil:
+    # A stack whose products share B and whose rows of A, and of C, are evenly spaced throughout, is one product.
+    if batch[0] > 1 and step_b == 0 and step_a == m[0] * a.rows and step_c == m[0] * c.rows:
+        m[0] *= batch[0]
+        batch[0] = 1
+
+
+cdef int describe(
+        int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
+        const operand_t* a, const operand_t* b, const operand_t* c, call_t* call, key_t* key) noexcept nogil:
     # Fill in call and key, with C row-major.  Returns 1, 2 where that took exchanging the operands, and 0 where
     # the strides are no whole numbers of components.
     cdef npy_intp size = REAL_BYTES[code]
@@ -216,11 +224,13 @@ cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, v
     cdef operand_t a, b, c
     cdef call_t call
     cdef key_t key
+    cdef npy_intp m = dims[1], batch = dims[0]
     a.data, a.rows, a.cols = args[0], steps[3], steps[4]
     b.data, b.rows, b.cols = args[1], steps[5], steps[6]
     c.data, c.rows, c.cols = args[2], steps[7], steps[8]
     if dims[0] > 0 and dims[1] > 0 and dims[2] > 0 and dims[3] > 0:
-        way = describe(code, dims[1], dims[3], dims[2], dims[0], &a, &b, &c, &call, &key)
+        fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
+        way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
         if way:
             call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
             if execute(&key, &call) == 0:
@@ -357,6 +367,8 @@ cdef inline object fast(object x1, object x2, object out):
     if nd_a >= 2:
         oc.rows = strides_c[nd - 1 - (nd_b >= 2)]
     oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
+    if batch > 1:
+        fold(&m, &batch, &oa, &oc, steps[0], steps[1], strides_c[0])
     way = describe(CODES[type_num], m, n, k, batch, &oa, &ob, &oc, &call, &key)
     if way == 0:
         return None

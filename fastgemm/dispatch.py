@@ -17,9 +17,9 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from . import database, heuristic, kernels
+from . import database, heuristic, kernels, registry
 from .driver import _driver
 from .plan import Plan
 from .problem import Config, Problem, Record
@@ -38,6 +38,10 @@ class Decision:
 _lock = threading.Lock()
 _database: database.Database | None = None
 _forced: Config | None = None
+_deterministic = os.environ.get("FASTGEMM_DETERMINISTIC", "") not in ("", "0")
+
+# KC of every plan while results must not depend on threads or tuning: a sum is cut where KC says, and nowhere else.
+DETERMINISTIC_KC = 1024
 
 
 def tuned() -> database.Database:
@@ -91,6 +95,45 @@ def forced(config: Config) -> Iterator[None]:
         _driver.forget_plans()
 
 
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Give the same bits whatever the number of threads and the tuning database, for the whole process.
+
+    Without it, the same call of the same plan gives the same bits on the same machine; but a plan depends on how many
+    threads are allowed, and on what the tuner found.  Inside it the database is not asked, and k is cut in the
+    same places in every plan.  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> a = np.random.default_rng(0).random((300, 300))
+    >>> with fastgemm.deterministic():
+    ...     one = fastgemm.matmul(a, a)
+    ...     with fastgemm.threads(1):
+    ...         other = fastgemm.matmul(a, a)
+    >>> bool((one == other).all())
+    True
+    """
+    global _deterministic
+    before, _deterministic = _deterministic, True
+    _driver.forget_plans()
+    try:
+        yield
+    finally:
+        _deterministic = before
+        _driver.forget_plans()
+
+
+def _repeatable(problem: Problem, tier: registry.Isa) -> Config:
+    # The order of a sum is the kernel family, KC, and the parts that threads make of k.  The first is the same for
+    # every thread count; tiles, the other blocks and the other splits only say who computes what.
+    alone = replace(problem, threads=1)
+    config = heuristic.config(problem, tier)
+    if config.split == "k":
+        config = heuristic.config(alone, tier)
+    return config.replace(kc=DETERMINISTIC_KC) if config.family == "gemm" else config
+
+
 def resolve(problem: Problem) -> Decision:
     """Go down the ladder."""
     skipped = ""
@@ -102,6 +145,9 @@ def resolve(problem: Problem) -> Decision:
     tier = kernels.active_isa()
     if tier is None:
         return Decision(Config(family="numpy"), "numpy", skipped + "no kernels of this build run on this CPU")
+    if _deterministic:
+        why = skipped + "deterministic: the rules, with k cut in fixed places"
+        return Decision(_repeatable(problem, tier), "heuristic", why)
     db = tuned()
     record = db.exact(problem)
     if record is not None and _usable(record, tier.name):

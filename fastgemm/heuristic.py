@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from . import cpu, kernels, registry
-from .problem import MAX_BLOCK, Config, Problem
+from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
@@ -36,6 +36,8 @@ SHARED_B = 1.15          # threads that share m share packed B, half of it in an
 STREAMS = 8
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
+DENSE_ROW = 512          # bytes of a row of B up to which it lies as densely as a packed panel
+DEEP = 1024              # steps of k that a thread must have where threads share k
 FEW_ROWS = 200           # M up to which B is read in place
 LOADS = 2                # vector loads a cycle
 POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
@@ -99,9 +101,10 @@ def _teams(problem: Problem) -> list[tuple[str, int]]:
     # Between equals the first wins: whole products for a thread before parts, parts that share no B before others.
     teams = [("n", 1)]
     if problem.threads > 1 and problem.flops >= TEAM_FLOPS:
-        for split, size in (("batch", problem.batch), ("n", problem.n), ("m", problem.m)):
+        for split, size in (("batch", problem.batch), ("n", problem.n), ("m", problem.m), ("k", problem.k // DEEP)):
             threads = min(problem.threads, size)
-            if threads > 1:
+            small = problem.batch == 1 and problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
+            if threads > 1 and (split != "k" or small):
                 teams.append((split, threads))
     return teams
 
@@ -135,33 +138,38 @@ def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
 def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, split: str, threads: int) -> float:
     dt = problem.row
     lanes = registry.lanes(dt, tier)
-    m, batch = problem.m, problem.batch
+    m, k, batch = problem.m, problem.k, problem.batch
     vectors = -(-problem.n // lanes)
     if split == "m":
         m = -(-m // threads)
     elif split == "n":
         vectors = -(-vectors // threads)
+    elif split == "k":
+        k = -(-k // threads)
     else:
         batch = -(-batch // threads)
     # A complex row is two rows of registers.
-    in_l1 = problem.k * problem.n * dt.itemsize <= cpu.caches().l1d
-    stream = STREAM_B if pack == "none" and not in_l1 else 0.0
-    cycles = _grid_cycles(m * dt.parts, vectors, problem.k, mr * dt.parts, nr // lanes, stream, dt.real_bytes)
+    row_b = problem.n * dt.itemsize
+    dense = row_b <= DENSE_ROW or problem.k * row_b <= cpu.caches().l1d
+    stream = STREAM_B if pack == "none" and not dense else 0.0
+    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, dt.real_bytes)
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0
     if pack != "none":
-        moved += vectors * problem.k * (2.0 if problem.layout[1] == "n" else lanes)
+        moved += vectors * k * (2.0 if problem.layout[1] == "n" else lanes)
         if split == "m":
             moved /= threads
     if pack == "ab":
-        moved += m * problem.k
+        moved += m * k
     if pack != "none" and split == "m" and threads > 1:
         cycles *= SHARED_B
     # What a thread reads and writes in all, where the caches of its core do not hold it: splitting n, every thread
     # reads all of A (20000 x 32 x 1600: n 308 GFLOP/s, m 422).
-    traffic = (m * problem.k + (problem.k + m) * vectors * lanes) * dt.itemsize
+    traffic = (m * k + (k + m) * vectors * lanes) * dt.itemsize
     if traffic > cpu.caches().l2:
         moved += traffic * CYCLES_A_BYTE
+    if split == "k":
+        moved += m * vectors * (threads + 1)
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
@@ -197,13 +205,19 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     a block of A (MC 48: 384 KiB) live in L2 together, and B's block (NC 512: 4 MiB) in L3.  f32 2048^3: KC 1024 90.6 %,
     2048 92.4 %; f64 4096^3: KC 1024 with MC 48 91.1 %, MC 24 92.3 %, MC 2048 below 85 %.  Where
     B must be packed for few rows, its panels are used once or twice, and narrow strips (2 NR) keep them in L2.
-    B in place: KC rows of it are read side by side, 256 of them for up to 64 rows, 512 above.
+    B in place: KC long rows of it are read side by side, 256 of them for up to 64 rows, 512 above; of short rows a
+    quarter of L2 (two threads: 16 x 16 x 100000 KC 4096 366 GFLOP/s; 64 x 64 x 50000 1024 442, 256 369).
     """
     size, l2 = problem.row.itemsize, cpu.caches().l2
     kc = max(128, min(2048, (l2 >> 7) // size))
-    if pack == "none" and problem.n > nr and not _fits_l2(problem):
+    row_b = problem.n * size
+    if pack == "none" and row_b >= 4096 and not _fits_l2(problem):
         # As many streams of rows: their pages and lines must stay until the next panel.
         kc = 256 if problem.m <= 64 else 512
+    elif pack == "none":
+        # Short rows, many of them: as much of B, and of A where its rows are adjacent, as a quarter of L2 holds.
+        beside = problem.m * size if problem.layout[0] == "t" else 0
+        kc = max(128, min(4096, (l2 >> 2) // (row_b + beside)))
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(1 << 12, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if pack == "none":

@@ -15,6 +15,7 @@ MAX_DIM = 1 << 40
 MAX_BLOCK = 1 << 20
 MAX_THREADS = 1024
 MAX_WORKSPACE = 32 << 20
+MAX_PARTIAL = 1 << 20
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
 
 
@@ -134,7 +135,7 @@ class Config:
     pack : str
         What is copied into micropanels: ``none``, ``b`` or ``ab``.
     split : str
-        The loop that the threads share: ``m``, ``n`` or ``batch``.
+        The loop that the threads share: ``m``, ``n``, ``batch`` or ``k`` (partial outputs, added in order).
     threads : int
         Threads that take part.
     """
@@ -177,6 +178,10 @@ class Config:
             return f"threads {self.threads} exceeds the {problem.threads} allowed"
         if self.split == "batch" and problem.batch == 1 and self.threads > 1:
             return "split 'batch' needs a stack of products"
+        if self.split == "k" and problem.batch > 1:
+            return "split 'k' takes one product, not a stack"
+        if self.split == "k" and problem.m * problem.n * dt.itemsize > MAX_PARTIAL:
+            return f"split 'k' keeps an output a thread, at most {MAX_PARTIAL >> 10} KiB"
         if self.family == "gemm":
             if (self.mr, self.nr) not in registry.tiles(dt, tier):
                 return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
@@ -195,7 +200,7 @@ class Config:
                 return "gemv packs nothing"
             if problem.layout[1] == "g":
                 return "gemv needs a matrix with adjacent rows or columns"
-            if self.split == "m":
+            if self.split in ("m", "k"):
                 return "gemv splits n or batch"
         return None
 

@@ -250,7 +250,7 @@ def test_the_space_follows_the_registry():
     configs = list(Space(problem, start_for(problem, "v4")).all())
     assert {(c.mr, c.nr) for c in configs} == set(registry.tiles(problem.row, registry.isa("v4")))
     assert {c.pack for c in configs} == set(registry.PACKS)
-    assert {(c.threads, c.split) for c in configs} == {(1, "n"), (2, "n"), (2, "m")}
+    assert {(c.threads, c.split) for c in configs} == {(1, "n"), (2, "n"), (2, "m"), (2, "k")}
 
 
 def test_blocks_of_equal_effect_are_one():
@@ -263,7 +263,7 @@ def test_blocks_of_equal_effect_are_one():
 
 
 def test_no_more_threads_than_pieces_of_work():
-    problem = Problem("f32", 3, 8, 1000, threads=64)
+    problem = Problem("f32", 3, 8, 2, threads=64)
     space = Space(problem, start_for(problem))
     assert max(c.threads for c in space.all()) == 2
 

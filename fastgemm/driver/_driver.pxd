@@ -6,6 +6,7 @@ cdef enum:
     SPLIT_M = 0
     SPLIT_N = 1
     SPLIT_BATCH = 2
+    SPLIT_K = 3
 
 cdef struct call_t:
     # Operands of one call.  Strides inside a product count real components, steps from one
@@ -32,6 +33,7 @@ cdef struct plan_t:
     Py_ssize_t mc, kc           # elements
     Py_ssize_t ncv              # vectors
     size_t a_bytes, b_bytes     # workspace of a thread
+    size_t c_bytes              # of a partial output, where threads share k: kept by the caller, one a thread
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
     grid_t rows, vectors        # a direct product's panels
     int tail                    # live components of C's last vector

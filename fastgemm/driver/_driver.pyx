@@ -327,14 +327,43 @@ cdef void member_runs(const plan_t* plan, const call_t* call, char* space, char*
         item.c += call.step_c
 
 
+cdef void member_sums(const plan_t* plan, const call_t* call, char* space, char* partials,
+                      Py_ssize_t member, Py_ssize_t team) noexcept nogil:
+    # Threads that share k: each computes an output of its own over its part of k, then they add up rows of all of
+    # them, in the order of the parts, so that the same plan gives the same bits.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), gap = vectors * t.length
+    cdef Py_ssize_t first = share(plan.k, member, team), row0, row1, i
+    cdef plan_t own = plan[0]
+    cdef call_t item = call[0]
+    cdef store_t store = call.store
+    own.k = share(plan.k, member + 1, team) - first
+    item.a += first * call.cs_a * t.real_bytes
+    item.b += first * call.rs_b * t.real_bytes
+    item.c = partials + member * plan.c_bytes
+    item.rs_c, item.cs_c = gap, t.part
+    item.store.alpha_is_one, item.store.beta_kind = True, 0
+    if own.k > 0:
+        blocked(&own, &item, 0, plan.m, 0, vectors, space, space + plan.a_bytes, 0, 1)
+    fg_barrier()
+    row0 = share(plan.m, member, team)
+    row1 = share(plan.m, member + 1, team)
+    for i in range(min(team, plan.k)):
+        t.update(row1 - row0, plan.n, partials + i * plan.c_bytes + row0 * gap * t.real_bytes, gap,
+                 call.c + row0 * call.rs_c * t.real_bytes, call.rs_c, call.cs_c, &store)
+        store.beta_kind = 1
+
+
 cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept nogil:
     cdef fg_team team
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
+    cdef size_t partials = threads * plan.c_bytes
     cdef int id, size
     cdef char* space
     cdef char* shared = NULL
-    if bytes:
-        shared = <char*>fg_workspace(bytes)
+    if bytes + partials:
+        # The caller's: its own blocks, B's block that all share, the partial outputs.
+        shared = <char*>fg_workspace(bytes + partials)
         if shared == NULL:
             return -1
     fg_team_open(&team)
@@ -349,7 +378,11 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
                 fg_team_fail(&team)
             # Nobody writes to C before everybody has room to work in.
             fg_barrier()
-        if not team.failed:
+        if team.failed:
+            pass
+        elif plan.split == SPLIT_K:
+            member_sums(plan, call, space, shared + bytes, id, size)
+        else:
             member_runs(plan, call, space, shared + plan.a_bytes, id, size)
         fg_worker_leave(&team, id)
     fg_team_close(&team)
@@ -483,7 +516,7 @@ if fg_threads_init(not (os.environ.get("FASTGEMM_BIND") == "0" or "OMP_PROC_BIND
 
 # ---- Plan ----------------------------------------------------------------------------------------------------------
 
-_SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH}
+_SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 
@@ -537,13 +570,15 @@ cdef class Plan:
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         if plan.pack_a:
             plan.a_bytes = (plan.mc * row_gap(plan.kc * t.part, t.length) * t.real_bytes + 63) // 64 * 64
+        if plan.split == SPLIT_K and plan.batch == 1 and plan.threads > 1:
+            plan.c_bytes = plan.m * vectors * t.length * t.real_bytes
         if plan.pack_b:
             plan.b_bytes = plan.ncv * t.length * plan.kc * t.real_bytes
 
     @property
     def workspace(self):
         """Bytes that a thread keeps for this plan."""
-        return self.plan.a_bytes + self.plan.b_bytes
+        return self.plan.a_bytes + self.plan.b_bytes + self.plan.c_bytes
 
     def run(self, a, b, out=None):
         """Compute ``a @ b`` by this plan.

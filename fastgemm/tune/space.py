@@ -160,7 +160,8 @@ class Space:
     def _overstaffed(self, config: Config) -> bool:
         """Whether threads would have nothing to do, so that a smaller team does the same."""
         lanes = registry.lanes(self.problem.row, registry.isa(config.isa))
-        pieces = {"m": self.problem.m, "n": -(-self.problem.n // lanes), "batch": self.problem.batch}
+        p = self.problem
+        pieces = {"m": p.m, "n": -(-p.n // lanes), "batch": p.batch, "k": p.k}
         return config.threads > pieces[config.split]
 
     def _kernels(self) -> tuple[Kernel, ...]:
@@ -183,7 +184,7 @@ class Space:
         """Block sizes of distinct effect for each team."""
         values, size, split = {
             "mc": (MC, self.problem.m, "m"),
-            "kc": (KC, self.problem.k, ""),
+            "kc": (KC, self.problem.k, "k"),
             "nc": (NC, self.problem.n, "n"),
         }[name]
         own = getattr(self.start, name)

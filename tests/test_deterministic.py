@@ -1,0 +1,84 @@
+"""deterministic(): the same bits whatever the threads and the database; and without it, on every run of a plan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fastgemm
+from fastgemm import dispatch, heuristic, registry
+from fastgemm.problem import Problem
+
+SHAPES = [(300, 200, 5000), (16, 16, 100_000), (1, 500, 3000), (500, 1, 3000), (40, 4000, 1200), (700, 700, 700)]
+
+
+def operands(m: int, n: int, k: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(m + n + k)
+    return rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_thread_count_changes_no_bit(shape: tuple[int, int, int]) -> None:
+    a, b = operands(*shape)
+    results = []
+    with fastgemm.deterministic():
+        for count in (1, 2, 3, 5):
+            with fastgemm.threads(count):
+                results.append(fastgemm.matmul(a, b))
+    assert all((r == results[0]).all() for r in results[1:])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_address_changes_no_bit(shape: tuple[int, int, int]) -> None:
+    """The same numbers at another alignment: kernels may peel, but not reorder a sum."""
+    a, b = operands(*shape)
+    one = fastgemm.matmul(a, b)
+    for shift in (1, 3, 7):
+        moved = []
+        for x in (a, b):
+            room = np.empty(x.size + shift, x.dtype)
+            room[shift:] = x.ravel()
+            moved.append(room[shift:].reshape(x.shape))
+        assert (fastgemm.matmul(*moved) == one).all()
+
+
+def test_same_bits_on_every_run() -> None:
+    a, b = operands(16, 16, 100_000)
+    one = fastgemm.matmul(a, b)
+    assert all((fastgemm.matmul(a, b) == one).all() for _ in range(20))
+
+
+def test_tuned_records_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tuned() -> None:
+        raise AssertionError("the database was asked")
+
+    monkeypatch.setattr(dispatch, "tuned", tuned)
+    with fastgemm.deterministic():
+        found = fastgemm.explain(m=64, n=64, k=64)
+    assert found.rung == "heuristic"
+    assert "deterministic" in found.why
+
+
+def test_parts_of_k_are_never_shared_by_threads() -> None:
+    problem = Problem("f32", 16, 16, 100_000, threads=2)
+    if heuristic.config(problem).split != "k":
+        pytest.skip("the rules of this CPU do not split k")
+    with fastgemm.deterministic():
+        assert dispatch.resolve(problem).config.split != "k"
+
+
+def test_from_the_environment(child) -> None:
+    code = "import fastgemm; print('deterministic' in fastgemm.explain(m=9, n=9, k=9).why)"
+    assert child(code, FASTGEMM_DETERMINISTIC="1").stdout.strip() == "True"
+    assert child(code, FASTGEMM_DETERMINISTIC="0").stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda row: row.name)
+def test_stacks_that_share_b_are_one_product(dt: registry.DType) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (6, 5, 7)).astype(dt.numpy)
+    b = rng.integers(-4, 5, (7, 9)).astype(dt.numpy)
+    out = np.zeros((6, 5, 18), dt.numpy)[:, :, ::2]
+    for left, right in [(a, b), (a, b[:, 0]), (a[::2], b), (a[:, ::-1], b), (a[:, :, ::-1], b[::-1])]:
+        assert (fastgemm.matmul(left, right) == np.matmul(left, right)).all()
+    assert (fastgemm.matmul(a, b, out=out) == np.matmul(a, b)).all()
