@@ -8,6 +8,9 @@ into the build folder, written only when the text changes (so that an incrementa
 build recompiles nothing), and compiled with that tier's own flags.  The rendered text
 of all of them is hashed, and the hash is compiled in: a tuning record names the hash
 it was measured with.
+
+The compiler itself says what it can do.  A tier that it cannot compile is left out with a note (on a processor other
+than x86-64: all of them), and NumPy then computes every product; without OpenMP every call runs on one thread.
 """
 
 from __future__ import annotations
@@ -18,20 +21,25 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import PlatformError
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fastgemm"
 # Relative, as setuptools and distutils want their paths.
 RENDERED = Path("build") / "rendered"
 
+# CFLAGS=-g asks for line numbers, for a debugger or a sanitizer; Python's own flags ask too, and double the size.
+_DEBUG = any(flag.startswith("-g") for flag in os.environ.get("CFLAGS", "").split())
+SYMBOLS = [] if _DEBUG else ["-g0"]
 OPTIMISE = [
     "-O3",
-    "-g0",
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-version-loops-for-strides",  # it copies every k-loop for a stride of one, which is no faster
@@ -86,17 +94,67 @@ def write_if_changed(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def openmp_works(compiler: list[str]) -> bool:
-    """Tell whether the compiler builds and links an OpenMP program."""
-    source = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+# What the kernels ask of a compiler: the tier's instructions, gcc's vector types and shuffles.
+TIER_PROBE = """
+#ifndef __x86_64__
+#error "the compiler does not target x86-64"
+#endif
+#include <immintrin.h>
+typedef float reals __attribute__((vector_size({bytes}), aligned(4), may_alias));
+typedef int order __attribute__((vector_size({bytes})));
+void swap(float *p, const order *o) {{ *(reals *)p = __builtin_shuffle(*(const reals *)p, *o); }}
+"""
+OPENMP_PROBE = """
+#include <omp.h>
+int main(void) { return omp_get_max_threads() < 1; }
+"""
+# Flags of the features whose names are not those of CPUID.
+FLAGS = {"cmpxchg16b": "-mcx16", "lahf_lm": "-msahf", "sse4_1": "-msse4.1", "sse4_2": "-msse4.2", "bmi1": "-mbmi"}
+
+
+def complaint(compiler: Sequence[str], flags: Sequence[str], source: str, link: bool = False) -> str:
+    """Compile `source`; return "" where that works, and the compiler's first error otherwise.
+
+    `compiler` is the whole command of a build, because CFLAGS may choose another target (``-m32``).
+    """
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "probe.c"
         probe.write_text(source)
-        command = [*compiler, "-fopenmp", str(probe), "-o", str(Path(folder) / "probe")]
+        command = [*compiler, *flags, *([] if link else ["-c"]), str(probe), "-o", str(Path(folder) / "probe.o")]
         try:
-            return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
-        except (OSError, subprocess.TimeoutExpired):
-            return False
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.splitlines()
+    return next((line.strip() for line in lines if "error" in line), f"exit status {done.returncode}")
+
+
+def known_flags(compiler: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """Return those of some flags that the compiler knows: none of them decides whether code is right."""
+    empty = "int nothing;\n"
+    strict = "-Werror"  # clang only warns
+    if not complaint(compiler, [*flags, strict], empty):
+        return list(flags)
+    return [flag for flag in flags if not complaint(compiler, [flag, strict], empty)]
+
+
+def tier_flags(compiler: Sequence[str], tier: Any) -> tuple[list[str], str]:
+    """Return the flags that compile an ISA tier, and "", or the reason why there are none.
+
+    A compiler older than the tiers' names (gcc 10) gets the features one by one.
+    """
+    source = TIER_PROBE.format(bytes=tier.vector_bytes)
+    named = [flag for flag in tier.cflags if flag.startswith("-march=")]
+    tuning = known_flags(compiler, [flag for flag in tier.cflags if flag not in named])
+    why = complaint(compiler, [], source) or complaint(compiler, named, source)
+    if not why:
+        return [*named, *tuning], ""
+    spelled = [FLAGS.get(name, f"-m{name}") for name in tier.features]
+    if not complaint(compiler, spelled, source):
+        return [*spelled, *tuning], ""
+    return [], why
 
 
 class BuildExt(build_ext):
@@ -122,7 +180,6 @@ class BuildExt(build_ext):
                         "fastgemm/driver/abi.pxd",
                         "fastgemm/kernels/simd.pxd",
                     ],
-                    extra_compile_args=[*OPTIMISE, *tier.cflags],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(tier.vector_bytes))],
                 )
                 ext.rendered = (family, tier)  # type: ignore[attr-defined]
@@ -142,32 +199,20 @@ class BuildExt(build_ext):
                 depends=depends,
                 include_dirs=[numpy.get_include()],
                 define_macros=list(NUMPY_MACROS),
-                extra_compile_args=list(OPTIMISE),
             )
             ext.openmp = name.endswith("_driver")  # type: ignore[attr-defined]
             modules.append(ext)
         return modules
 
     def build_extensions(self) -> None:
-        """Render every template, hash the result, then compile all modules."""
-        registry = load_registry()
-        texts = {}
-        for ext in self.extensions:
-            if hasattr(ext, "rendered"):
-                family, tier = ext.rendered
-                texts[ext.name] = render(PACKAGE / family.template, registry=registry, isa=tier, family=family)
-        shared = [(PACKAGE / name).read_text() for name in ("driver/abi.pxd", "kernels/simd.pxd")]
-        digest = hashlib.sha256("\0".join([*shared, *(texts[name] for name in sorted(texts))]).encode())
-        kernel_hash = digest.hexdigest()[:16]
-        openmp = openmp_works(self.compiler.compiler_so[:1])
-        for ext in self.extensions:
-            if ext.name in texts:
-                path = RENDERED / (ext.name.rpartition(".")[2] + ".pyx")
-                write_if_changed(path, texts[ext.name].replace("@KERNEL_HASH@", kernel_hash))
-                ext.sources = [str(path)]
-            if getattr(ext, "openmp", False) and openmp:
-                ext.extra_compile_args = [*ext.extra_compile_args, "-fopenmp"]
-                ext.extra_link_args = [*ext.extra_link_args, "-fopenmp"]
+        """Ask the compiler, render every template, hash the result, then compile all modules."""
+        if self.compiler.compiler_type != "unix":
+            raise PlatformError(
+                f"fastgemm is written for gcc on Linux and other POSIX systems (vector types, pthreads); "
+                f"it cannot be built by {self.compiler.compiler_type!r} compilers"
+            )
+        self._choose_flags(list(self.compiler.compiler_so))
+        self._render()
         from Cython.Build import cythonize
 
         # Translated here, in parallel processes, and only the sources taken over: setuptools keeps
@@ -184,3 +229,54 @@ class BuildExt(build_ext):
         for ext in self.extensions:
             ext.sources = sources[ext.name]
         super().build_extensions()
+
+    def _choose_flags(self, compiler: list[str]) -> None:
+        """Give every extension its flags; leave out the tiers that the compiler cannot do."""
+        optimise = [*SYMBOLS, *known_flags(compiler, OPTIMISE)]
+        tiers = {}
+        for tier in load_registry().ISAS:
+            tiers[tier.name], why = tier_flags(compiler, tier)
+            if why:
+                self.warn(f"no kernels for the tier {tier.name}: {why}")
+        if not any(tiers.values()):
+            self.warn("no kernels at all: NumPy will compute every product")
+        openmp = ["-fopenmp"]
+        if why := complaint(compiler, openmp, OPENMP_PROBE, link=True):
+            openmp = []
+            self.warn(f"no OpenMP, so every call will run on one thread: {why}")
+        kept = []
+        for ext in self.extensions:
+            ext.extra_compile_args = list(optimise)
+            if hasattr(ext, "rendered"):
+                _, tier = ext.rendered
+                if not tiers[tier.name]:
+                    continue
+                ext.extra_compile_args += tiers[tier.name]
+            if getattr(ext, "openmp", False):
+                ext.extra_compile_args += openmp
+                ext.extra_link_args = list(openmp)
+            # An incremental build compares ages only: other flags show as a newer file.
+            note = RENDERED / f"{ext.name}.flags"
+            write_if_changed(note, "\n".join([*compiler, *ext.extra_compile_args]))
+            ext.depends = [*ext.depends, str(note)]
+            kept.append(ext)
+        self.extensions = kept
+
+    def _render(self) -> None:
+        """Write the sources of the kernel modules, with the hash of all tiers in each."""
+        registry = load_registry()
+        texts = {
+            registry.module(family.name, tier): render(
+                PACKAGE / family.template, registry=registry, isa=tier, family=family
+            )
+            for family in registry.FAMILIES
+            for tier in registry.ISAS
+        }
+        shared = [(PACKAGE / name).read_text() for name in ("driver/abi.pxd", "kernels/simd.pxd")]
+        digest = hashlib.sha256("\0".join([*shared, *(texts[name] for name in sorted(texts))]).encode())
+        kernel_hash = digest.hexdigest()[:16]
+        for ext in self.extensions:
+            if ext.name in texts:
+                path = RENDERED / (ext.name.rpartition(".")[2] + ".pyx")
+                write_if_changed(path, texts[ext.name].replace("@KERNEL_HASH@", kernel_hash))
+                ext.sources = [str(path)]

@@ -38,6 +38,7 @@ L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
 DENSE_ROW = 512          # bytes of a row of B up to which it lies as densely as a packed panel
 DEEP = 1024              # steps of k that a thread must have where threads share k
+MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 FEW_ROWS = 200           # M up to which B is read in place
 LOADS = 2                # vector loads a cycle
 POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
@@ -178,13 +179,14 @@ def packing(problem: Problem, mr: int, nr: int) -> str:
 
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
     1024: 82 / 95 / 92; 4096: - / 93 / 90; f64 4096: - / 91 / 89.  So A stays where it is, however long its rows,
-    unless its columns are not adjacent: then a tile's rows come from as many lines a step.
+    unless neither its rows nor its columns are adjacent (A given transposed, two threads, best in place / copied:
+    300^3 485 / 324, 4000 x 256 x 512 457 / 56, 2048^3 463 / 460).
     For few rows B is read in place, its next panel prefetched (GFLOP/s, best in place / best packed):
     16 x 8192 x 2048 127 / 87, 64 x 4096 x 4096 198 / 172, 128 x 4096 x 4096 212 / 202, 200 x 1000 x 1000 248 / 241,
     256 x 4096 x 4096 217 / 220.
     """
     size = problem.row.itemsize
-    if problem.layout[0] != "n" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
+    if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
     if problem.layout[1] != "n":
         return "b"
@@ -214,12 +216,15 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     if pack == "none" and row_b >= 4096 and not _fits_l2(problem):
         # As many streams of rows: their pages and lines must stay until the next panel.
         kc = 256 if problem.m <= 64 else 512
+    elif pack != "none" and problem.layout[0] == "t":
+        # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
+        kc = min(kc, max(128, (l2 >> 9) // size))
     elif pack == "none":
         # Short rows, many of them: as much of B, and of A where its rows are adjacent, as a quarter of L2 holds.
         beside = problem.m * size if problem.layout[0] == "t" else 0
         kc = max(128, min(4096, (l2 >> 2) // (row_b + beside)))
     kc = -(-problem.k // -(-problem.k // kc))
-    mc = max(mr, min(1 << 12, l2 * 3 // 8 // (kc * size)) // mr * mr)
+    mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if pack == "none":
         return mc, kc, MAX_BLOCK
     nc = 2 * nr if problem.m <= FEW_ROWS else max(nr, 4 * l2 // (kc * size) // nr * nr)
