@@ -160,6 +160,8 @@ def tier_flags(compiler: Sequence[str], tier: Any) -> tuple[list[str], str]:
 class BuildExt(build_ext):
     """``build_ext`` that appends the kernel modules and renders their templates."""
 
+    extensions: list[Extension]
+
     def finalize_options(self) -> None:
         """Append the extensions; setuptools completes them in the call above this one."""
         present = {ext.name for ext in self.distribution.ext_modules}
@@ -182,7 +184,7 @@ class BuildExt(build_ext):
                     ],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(tier.vector_bytes))],
                 )
-                ext.rendered = (family, tier)  # type: ignore[attr-defined]
+                ext.rendered = (family, tier)
                 modules.append(ext)
         return modules
 
@@ -200,7 +202,7 @@ class BuildExt(build_ext):
                 include_dirs=[numpy.get_include()],
                 define_macros=list(NUMPY_MACROS),
             )
-            ext.openmp = name.endswith("_driver")  # type: ignore[attr-defined]
+            ext.openmp = name.endswith("_driver")
             modules.append(ext)
         return modules
 

@@ -163,8 +163,8 @@ def _by_numpy(
 ) -> NDArray[Any]:
     """Compute the same by NumPy, for dtypes without kernels."""
     if dtype.kind not in "fc":
-        for name, value in (("alpha", alpha), ("beta", beta)):
-            if isinstance(value, complex) or value != int(value):
+        for name, scalar in (("alpha", alpha), ("beta", beta)):
+            if isinstance(scalar, complex) or scalar != int(scalar):
                 raise TypeError(f"gemm: {name} must be a whole number where the operands are {dtype}")
         alpha, beta = int(alpha.real), int(beta.real)
     _check_scalars(alpha, beta, dtype)

@@ -163,6 +163,7 @@ def test_default_count_is_the_cores(child: Child) -> None:
     assert 1 <= int(child(COUNT).stdout) <= len(os.sched_getaffinity(0))
 
 
+@pytest.mark.skipif(not _driver.openmp, reason="built without OpenMP")
 @pytest.mark.parametrize("bad", ["0", "-1", "many", "1.5", "2 2"])
 def test_bad_count_in_the_environment(child: Child, bad: str) -> None:
     """A count that cannot be used is not silently something else: the variable is named."""

@@ -1,0 +1,26 @@
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+_Axes: TypeAlias = Sequence[int | tuple[int, ...]]
+_Signature: TypeAlias = str | tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None]
+
+gufunc: np.ufunc
+
+def matmul(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    out: NDArray[Any] | tuple[NDArray[Any] | None] | None = None,
+    *,
+    axes: _Axes = ...,
+    casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = ...,
+    order: Literal["K", "A", "C", "F"] = ...,
+    dtype: DTypeLike | None = ...,
+    subok: bool = ...,
+    signature: _Signature = ...,
+    sig: _Signature = ...,
+) -> Any: ...
+def gemm_into(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], alpha: complex, beta: complex) -> bool: ...
