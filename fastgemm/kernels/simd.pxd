@@ -85,8 +85,8 @@ cdef extern from *:
     FASTGEMM_SUM(double, vf64, f64)
     #endif
     /* Over interleaved complex numbers: the first components minus the second ones. */
-    static inline float difference_f32(vf32 v) { const vf32 sign = SIGN_32; return -sum_f32(v * sign); }
-    static inline double difference_f64(vf64 v) { const vf64 sign = SIGN_64; return -sum_f64(v * sign); }
+    static inline float difference_f32(vf32 v) { const vf32 sign = SIGN_32; return sum_f32(v * -sign); }
+    static inline double difference_f64(vf64 v) { const vf64 sign = SIGN_64; return sum_f64(v * -sign); }
 
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
     #define LIVE_f32(n) ((__mmask16)((1u << (n)) - 1u))
