@@ -3,6 +3,8 @@
 The way of a call::
 
     matmul, gemm            _matmul.pyx, blas.py     arrays of any strides
+    NumPy's own ``@``       numpy_loops.py           after install(); the loops are in _install.pyx
+    dot, tensordot, einsum  products.py, einstein.py, each contraction by _contraction.pyx
         |
      Problem                problem.py               dtype, sizes, layout, threads
         |
@@ -23,7 +25,10 @@ from . import threads as _threads
 from ._matmul import matmul
 from .blas import gemm
 from .dispatch import deterministic
+from .einstein import einsum
 from .introspect import explain, show_config
+from .numpy_loops import install, installed, is_installed, uninstall
+from .products import dot, inner, tensordot
 from .threads import get_num_threads, set_num_threads
 from .version import VERSION
 
@@ -33,11 +38,19 @@ threads = _threads.threads
 
 __all__ = [
     "deterministic",
+    "dot",
+    "einsum",
     "explain",
     "gemm",
     "get_num_threads",
+    "inner",
+    "install",
+    "installed",
+    "is_installed",
     "matmul",
     "set_num_threads",
     "show_config",
+    "tensordot",
     "threads",
+    "uninstall",
 ]

@@ -192,9 +192,9 @@ class BuildExt(build_ext):
         import numpy
 
         modules = []
-        for name in ("fastgemm.driver._driver", "fastgemm._matmul"):
+        for name in ("fastgemm.driver._driver", "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction"):
             path = name.replace(".", "/")
-            depends = ["fastgemm/driver/abi.pxd", "fastgemm/driver/_driver.pxd"]
+            depends = ["fastgemm/driver/abi.pxd", "fastgemm/driver/_driver.pxd", "fastgemm/_matmul.pxd"]
             ext = Extension(
                 name,
                 sources=[f"{path}.pyx"],

@@ -34,20 +34,7 @@ from fastgemm.problem import MAX_DIM, Problem
 cnp.import_array()
 cnp.import_ufunc()
 
-ctypedef void (*loop_t)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
-
 cdef extern from "numpy/ufuncobject.h":
-    ctypedef struct PyUFuncObject:
-        int ntypes
-        int nargs
-        loop_t* functions
-        void** data
-        const char* types
-        const char* doc
-        const char* core_signature
-        void* type_resolver
-        unsigned int* op_flags
-        unsigned int iter_flags
     object PyUFunc_FromFuncAndDataAndSignature(
         loop_t*, void**, const char*, int, int, int, int, const char*, const char*, int, const char*)
     int PyUFunc_GiveFloatingpointErrors(const char*, int) except -1
@@ -58,16 +45,13 @@ cdef extern from "numpy/ufuncobject.h":
         NPY_FPE_INVALID
 
 cdef enum:
-    TYPES = 32              # NumPy's built-in type numbers lie below
     NO_KERNEL = 1
     NO_MEMORY = -1
     # Real multiply-adds above which the GIL is let go: handing it over and back costs 20 to 50 ns.
     RELEASE_GIL = 16384
 
-# dtype code of each NumPy type number, -1 where there are no kernels.
-cdef int CODES[TYPES]
-cdef int PARTS[16]
-cdef int REAL_BYTES[16]
+cdef int PARTS[MAX_CODES]
+cdef int REAL_BYTES[MAX_CODES]
 cdef list NAMES = [row.name for row in registry.DTYPES]
 
 for _i in range(TYPES):
@@ -120,7 +104,9 @@ cdef int describe(
         call.b, call.rs_b, call.cs_b = b.data, b.rows // size, b.cols // size
         call.rs_c, call.cs_c = rs_c, cs_c
     if n == 1:
+        # What strides an array gives an axis of length one means nothing; the driver reads them.
         call.cs_c = part
+        call.cs_b = 0
     call.c = c.data
     call.step_a = call.step_b = call.step_c = 0
     call.store.alpha_is_one = True
@@ -161,12 +147,15 @@ cdef inline int execute(const key_t* key, const call_t* call) noexcept nogil:
 
 cdef int resolve_quietly(const key_t* key, plan_t* plan) noexcept with gil:
     # Inside NumPy's loops nothing can be raised: the call gets its answer from NumPy whatever goes wrong here, and
-    # the reason goes to sys.unraisablehook.
+    # the reason goes to sys.unraisablehook.  Python code leaves floating-point flags behind: not those of the product.
+    cdef unsigned flags = fg_float_state()
     try:
         return resolve(key, plan)
     except BaseException as error:
         sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__))
         return NO_KERNEL
+    finally:
+        fg_set_float_state(flags)
 
 
 _Unraisable = namedtuple("_Unraisable", "exc_type exc_value exc_traceback err_msg object",
@@ -176,6 +165,12 @@ cdef bint READY = False
 
 
 cdef int make_ready() except -1:
+    if READY:
+        return 0
+    return first_time()
+
+
+cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
     global READY
@@ -213,29 +208,30 @@ cdef inline int report_flags() except -1:
 
 # ---- the gufunc ----------------------------------------------------------------------------------------------------
 
-# What stood in np.matmul for each of our dtypes: the last rung.
-cdef loop_t NUMPY_LOOPS[16]
-cdef void* NUMPY_DATA[16]
-
-
-cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil:
+cdef bint taken(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil:
     # dims: outer, m, k, n.  steps: outer of a, b, c; then rows and columns of a, b, c.
-    cdef int code = <int>(<size_t>data), way
+    cdef int way
     cdef operand_t a, b, c
     cdef call_t call
     cdef key_t key
     cdef npy_intp m = dims[1], batch = dims[0]
+    if dims[0] <= 0 or dims[1] <= 0 or dims[2] <= 0 or dims[3] <= 0:
+        return False
     a.data, a.rows, a.cols = args[0], steps[3], steps[4]
     b.data, b.rows, b.cols = args[1], steps[5], steps[6]
     c.data, c.rows, c.cols = args[2], steps[7], steps[8]
-    if dims[0] > 0 and dims[1] > 0 and dims[2] > 0 and dims[3] > 0:
-        fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
-        way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
-        if way:
-            call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
-            if execute(&key, &call) == 0:
-                return
-    NUMPY_LOOPS[code](args, dims, steps, NUMPY_DATA[code])
+    fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
+    way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
+    if not way:
+        return False
+    call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
+    return execute(&key, &call) == 0
+
+
+cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil:
+    cdef int code = <int>(<size_t>data)
+    if not taken(code, args, dims, steps):
+        NUMPY_LOOPS[code](args, dims, steps, NUMPY_DATA[code])
 
 
 cdef object make_gufunc():
@@ -270,7 +266,7 @@ cdef object NUMPY_MATMUL = np.matmul
 
 # ---- the fast path -------------------------------------------------------------------------------------------------
 
-cdef inline bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept:
+cdef bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept:
     # True where the memory of two arrays cannot overlap.
     cdef char* low[2]
     cdef char* high[2]
@@ -476,8 +472,7 @@ def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha,
     cdef operand_t oa, ob, oc
     cdef call_t call
     cdef key_t key
-    if not READY:
-        make_ready()
+    make_ready()
     oa.data, oa.rows, oa.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, 0), cnp.PyArray_STRIDE(a, 1)
     ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
     oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)

@@ -24,7 +24,9 @@ LAYERS = (
     ("plan",),
     ("dispatch",),
     ("threads", "_matmul"),
-    ("blas",),
+    ("blas", "_install", "_contraction", "subscripts"),
+    ("contraction", "numpy_loops"),
+    ("products", "einstein"),
     ("introspect",),
     ("__init__",),
 )

@@ -74,7 +74,7 @@ def names(command: Any) -> set[str]:
     return {ext.name for ext in command.extensions}
 
 
-RUNTIME = {"fastgemm._matmul", "fastgemm.driver._driver"}
+RUNTIME = {"fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", "fastgemm.driver._driver"}
 
 
 def tier_modules(*tiers: str) -> set[str]:

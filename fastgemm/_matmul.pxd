@@ -1,0 +1,40 @@
+"""What other compiled modules take from matmul: NumPy's loops, ours, and the way from a call to a plan."""
+
+from numpy cimport ndarray, npy_intp
+
+ctypedef void (*loop_t)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
+
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef struct PyUFuncObject:
+        int ntypes
+        int nargs
+        loop_t* functions
+        void** data
+        const char* types
+        const char* doc
+        const char* core_signature
+        void* type_resolver
+        unsigned int* op_flags
+        unsigned int iter_flags
+
+cdef enum:
+    TYPES = 32              # NumPy's built-in type numbers lie below
+    MAX_CODES = 16          # registry codes lie below
+
+# dtype code of each NumPy type number, -1 where there are no kernels.
+cdef int CODES[TYPES]
+
+# What stood in np.matmul for each of our dtypes when it was imported: the last rung.
+cdef loop_t NUMPY_LOOPS[MAX_CODES]
+cdef void* NUMPY_DATA[MAX_CODES]
+
+# A gufunc loop of matmul with the dtype code for its data, and the same without the last rung: False where no kernel
+# takes the call and nothing was done.
+cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil
+cdef bint taken(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil
+
+# What can fail in a first call.
+cdef int make_ready() except -1
+
+# True where the memory of two arrays cannot overlap.
+cdef bint disjoint(ndarray x, ndarray y) noexcept

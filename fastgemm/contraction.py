@@ -1,0 +1,110 @@
+"""One contraction of two arrays: by the compiled way, which copies nothing, or else with the copies that it needs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _contraction, registry
+
+Array = NDArray[Any]
+Axes = tuple[int, ...]
+
+# By value: a program may put another function in np.matmul's place.
+_numpy_matmul: Any = np.matmul
+KERNELS = frozenset(np.dtype(row.numpy) for row in registry.DTYPES)
+
+
+class Roles(NamedTuple):
+    """Which axes do what.
+
+    Attributes
+    ----------
+    stack : tuple
+        Axes that both operands and the result have: their numbers in `a`, in `b` and in the result.
+    free_a, free_b : tuple
+        Axes of one operand and the result: numbers in the operand and in the result.
+    summed : tuple
+        Axes of both operands that are summed over: numbers in `a` and in `b`.
+    """
+
+    stack: tuple[Axes, Axes, Axes]
+    free_a: tuple[Axes, Axes]
+    free_b: tuple[Axes, Axes]
+    summed: tuple[Axes, Axes]
+
+
+def flat(free_a: Axes, summed_a: Axes, free_b: Axes, summed_b: Axes) -> Roles:
+    """Return the roles of a contraction whose result has the free axes of `a`, then those of `b`.
+
+    Examples
+    --------
+    >>> flat((0,), (1,), (1,), (0,)).free_b
+    ((1,), (1,))
+    """
+    p, q = len(free_a), len(free_b)
+    return Roles(((), (), ()), (free_a, tuple(range(p))), (free_b, tuple(range(p, p + q))), (summed_a, summed_b))
+
+
+def pair(a: Any, b: Any) -> tuple[Array, Array] | None:
+    """Bring two operands to their common dtype; None where they are not plain arrays, or have no kernels."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or not (a.ndim and b.ndim and a.size and b.size):
+        return None
+    if a.dtype is b.dtype and a.dtype in KERNELS and a.dtype.isnative:
+        return a, b
+    try:
+        dtype = np.result_type(a.dtype, b.dtype)
+    except TypeError:
+        return None
+    if dtype not in KERNELS:
+        return None
+    return a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+
+
+def contract(a: Array, b: Array, out: Array, roles: Roles, name: bytes | None) -> None:
+    """Write the contraction of two arrays of one dtype with kernels into a third.
+
+    Parameters
+    ----------
+    a, b : ndarray
+        Not empty.
+    out : ndarray
+        Of the result's shape, in any layout; it overlaps neither.
+    roles : Roles
+        What the axes do.
+    name : bytes or None
+        The function whose floating-point errors NumPy is told of; None: they are dropped.
+    """
+    if _contraction.contract(a, b, out, *roles, name):
+        return
+    stack, free_a, free_b, summed = roles
+    order = _cheaper_order(a, b, summed)
+    summed_a, summed_b = [summed[0][i] for i in order], [summed[1][i] for i in order]
+    batch = [a.shape[i] for i in stack[0]]
+    m, n = prod([a.shape[i] for i in free_a[0]]), prod([b.shape[i] for i in free_b[0]])
+    k = prod([a.shape[i] for i in summed_a])
+    # reshape copies where the axes do not join, and only there.
+    left = _aligned(a.transpose(*stack[0], *free_a[0], *summed_a).reshape(*batch, m, k))
+    right = _aligned(b.transpose(*stack[1], *summed_b, *free_b[0]).reshape(*batch, k, n))
+    made = np.empty((*batch, m, n), a.dtype)
+    d = len(batch)
+    every = tuple(range(d))
+    joined = Roles((every, every, every), ((d,), (d,)), ((d + 1,), (d + 1,)), ((d + 1,), (d,)))
+    if not _contraction.contract(left, right, made, *joined, name):
+        with np.errstate() if name is not None else np.errstate(all="ignore"):
+            _numpy_matmul(left, right, out=made)
+    kept = out.transpose(*stack[2], *free_a[1], *free_b[1])
+    np.copyto(kept, made.reshape(kept.shape))
+
+
+def _cheaper_order(a: Array, b: Array, summed: tuple[Axes, Axes]) -> list[int]:
+    """In which order to sum over several axes: as they lie in the larger operand, whose copy that may spare."""
+    larger, axes = (a, summed[0]) if a.size >= b.size else (b, summed[1])
+    return sorted(range(len(axes)), key=lambda i: -abs(larger.strides[axes[i]]))
+
+
+def _aligned(array: Array) -> Array:
+    return array if array.flags.aligned else array.copy()
