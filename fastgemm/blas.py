@@ -90,11 +90,12 @@ def gemm(
         return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
     _check_scalars(alpha, beta, dtype)
     result = _output(out, shape, dtype)
-    # What the kernels write must not be read by them; a result that overlaps is made beside and copied.
+    # What the kernels write must not be read by them, nor lie at odd addresses; such a result is made beside, and
+    # copied.
     separate = [x for x in (left, right) if np.may_share_memory(x, result)]
     if added is not None and added is not result and np.may_share_memory(added, result):
         separate.append(added)
-    target = np.empty(shape, dtype) if separate else result
+    target = np.empty(shape, dtype) if separate or not result.flags.aligned else result
     if beta != 0 and added is not target:
         assert added is not None
         np.copyto(target, added)

@@ -271,3 +271,14 @@ def test_threads() -> None:
     a, b, c = arrays("f4", 200, 210, 220)
     with fastgemm.threads(2):
         np.testing.assert_array_equal(fastgemm.gemm(a, b, c, alpha=2, beta=-1), 2 * (a @ b) - c)
+
+
+def test_unaligned_out() -> None:
+    """An out at odd addresses is written without the kernels storing there (undefined behaviour, found by UBSan)."""
+    room = np.zeros(1 + 5 * 7 * 8, np.uint8)
+    out = room[1:].view(np.float64).reshape(5, 7)
+    assert not out.flags.aligned
+    a, b, c = np.ones((5, 3)), np.ones((3, 7)), np.full((5, 7), 2.0)
+    assert fastgemm.gemm(a, b, c, beta=1.0, out=out) is out
+    assert (out == 5.0).all()
+    assert (fastgemm.gemm(a, b, out, beta=2.0, out=out) == 13.0).all()
