@@ -373,7 +373,8 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         fg_worker_enter(&team, id)
         space = NULL
         if bytes:
-            space = <char*>fg_workspace(bytes)
+            # The caller's own is in use already: asking again must not move it.
+            space = shared if id == 0 else <char*>fg_workspace(bytes)
             if space == NULL:
                 fg_team_fail(&team)
             # Nobody writes to C before everybody has room to work in.
