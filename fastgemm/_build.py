@@ -50,6 +50,10 @@ NUMPY_MACROS = [
     ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
+# Compiled once, for any x86-64; those of OPENMP hold a parallel region or a barrier.
+DRIVER = ("fastgemm.driver._loops", "fastgemm.driver._team", "fastgemm.driver._plan")
+RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction")
+OPENMP = ("fastgemm.driver._loops", "fastgemm.driver._team")
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -192,9 +196,9 @@ class BuildExt(build_ext):
         import numpy
 
         modules = []
-        for name in ("fastgemm.driver._driver", "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction"):
+        for name in RUNTIME:
             path = name.replace(".", "/")
-            depends = ["fastgemm/driver/abi.pxd", "fastgemm/driver/_driver.pxd", "fastgemm/_matmul.pxd"]
+            depends = [str(path.relative_to(ROOT)) for path in sorted(PACKAGE.glob("**/*.pxd"))]
             ext = Extension(
                 name,
                 sources=[f"{path}.pyx"],
@@ -202,7 +206,7 @@ class BuildExt(build_ext):
                 include_dirs=[numpy.get_include()],
                 define_macros=list(NUMPY_MACROS),
             )
-            ext.openmp = name.endswith("_driver")
+            ext.openmp = name in OPENMP
             modules.append(ext)
         return modules
 

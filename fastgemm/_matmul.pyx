@@ -16,9 +16,9 @@ from libc.stdlib cimport malloc
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm.driver._driver cimport (
-    Plan, cache_get, cache_put, call_t, generation, key_t, letter, plan_t, run_plan, threads_now,
-)
+from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t
+from fastgemm.driver._team cimport run_plan, threads_now
+from fastgemm.driver.structs cimport call_t, letter, plan_t
 from fastgemm.driver.floats cimport (
     FG_DIVIDE, FG_INVALID, FG_OVERFLOW, FG_REPORTED, FG_UNDERFLOW, fg_float_state, fg_set_float_state,
 )

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from . import database, heuristic, kernels, registry
-from .driver import _driver
+from .driver import _plan
 from .plan import Plan
 from .problem import Config, Problem, Record
 
@@ -61,7 +61,7 @@ def reload() -> None:
     global _database
     with _lock:
         _database = None
-    _driver.forget_plans()
+    _plan.forget_plans()
 
 
 @contextmanager
@@ -87,12 +87,12 @@ def forced(config: Config) -> Iterator[None]:
     if config.family != "numpy":
         kernels.load(config.isa)
     before, _forced = _forced, config
-    _driver.forget_plans()
+    _plan.forget_plans()
     try:
         yield
     finally:
         _forced = before
-        _driver.forget_plans()
+        _plan.forget_plans()
 
 
 @contextmanager
@@ -116,12 +116,12 @@ def deterministic() -> Iterator[None]:
     """
     global _deterministic
     before, _deterministic = _deterministic, True
-    _driver.forget_plans()
+    _plan.forget_plans()
     try:
         yield
     finally:
         _deterministic = before
-        _driver.forget_plans()
+        _plan.forget_plans()
 
 
 def _repeatable(problem: Problem, tier: registry.Isa) -> Config:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import cpu, dispatch, kernels, registry, threads
-from .driver import _driver
+from .driver import _team
 from .problem import Config, Problem, Record, normalised
 from .version import VERSION
 
@@ -155,7 +155,7 @@ def configuration() -> dict[str, Any]:
         "isa": tier.name if tier else None,
         "isa_available": [t.name for t in kernels.runnable()],
         "kernels": kernels.kernel_hash(),
-        "openmp": bool(_driver.openmp),
+        "openmp": bool(_team.openmp),
         "threads": threads.get_num_threads(),
         "cpu": cpu.describe(),
         "cpu_key": cpu.key(),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from . import kernels
-from .driver import _driver
+from .driver import _plan
 from .problem import Config, Problem
 
 
-class Plan(_driver.Plan):
+class Plan(_plan.Plan):
     """A configuration made concrete for a problem: made once, run many times, from any thread.
 
     Parameters

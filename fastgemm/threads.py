@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import cpu
-from .driver import _driver
+from .driver import _team
 from .problem import MAX_THREADS
 
 
@@ -43,7 +43,7 @@ def set_num_threads(count: int) -> None:
     1
     >>> fastgemm.set_num_threads(before)
     """
-    _driver.set_threads(_checked(count))
+    _team.set_threads(_checked(count))
 
 
 def get_num_threads() -> int:
@@ -55,7 +55,7 @@ def get_num_threads() -> int:
     >>> fastgemm.get_num_threads() >= 1
     True
     """
-    return int(_driver.get_threads())
+    return int(_team.get_threads())
 
 
 @contextmanager
@@ -74,11 +74,11 @@ def threads(count: int) -> Iterator[None]:
     ...     fastgemm.get_num_threads()
     1
     """
-    before = _driver.swap_thread_limit(_checked(count))
+    before = _team.swap_thread_limit(_checked(count))
     try:
         yield
     finally:
-        _driver.swap_thread_limit(before)
+        _team.swap_thread_limit(before)
 
 
 def _from_environment(name: str) -> int | None:
@@ -95,7 +95,7 @@ def _from_environment(name: str) -> int | None:
 
 def default() -> int:
     """Return the number that a new process starts with."""
-    if not _driver.openmp:
+    if not _team.openmp:
         return 1
     for name in ("FASTGEMM_NUM_THREADS", "OMP_NUM_THREADS"):
         number = _from_environment(name)
@@ -104,4 +104,4 @@ def default() -> int:
     return min(cpu.cores(), MAX_THREADS)
 
 
-_driver.set_threads(default())
+_team.set_threads(default())

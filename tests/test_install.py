@@ -16,7 +16,7 @@ from oracle import FLOATS, assert_identical, integers, normal, outcome
 
 import fastgemm
 from fastgemm import _install, dispatch, numpy_loops
-from fastgemm.driver import _driver
+from fastgemm.driver import _plan
 from fastgemm.problem import Config, Problem
 
 UFUNCS = [name for name in ("matmul", "matvec", "vecmat", "vecdot") if hasattr(np, name)]
@@ -46,15 +46,15 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
 
     real = dispatch.plan_for
     monkeypatch.setattr(dispatch, "plan_for", plan_for)
-    _driver.forget_plans()
+    _plan.forget_plans()
     yield problems
-    _driver.forget_plans()
+    _plan.forget_plans()
 
 
 def forget(seen: list[Problem]) -> None:
     """Start counting anew."""
     seen.clear()
-    _driver.forget_plans()
+    _plan.forget_plans()
 
 
 def operands(name: str, dtype: str, *stack: int) -> tuple[np.ndarray, np.ndarray]:
@@ -229,7 +229,7 @@ def test_floating_point_errors(name: str) -> None:
     a, b = operands(name, "f8")
     fastgemm.install()
     for _ in range(2):
-        _driver.forget_plans()
+        _plan.forget_plans()
         with np.errstate(all="raise"):
             ufunc(a, b)
             with pytest.raises(FloatingPointError, match=f"invalid value encountered in {name}"):

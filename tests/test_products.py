@@ -15,7 +15,7 @@ from oracle import FLOATS, assert_identical, integers, normal, outcome
 
 import fastgemm
 from fastgemm import contraction, dispatch, einstein, subscripts
-from fastgemm.driver import _driver
+from fastgemm.driver import _plan
 from fastgemm.problem import Problem
 
 hypothesis = pytest.importorskip("hypothesis")
@@ -43,9 +43,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
 
     real = dispatch.plan_for
     monkeypatch.setattr(dispatch, "plan_for", plan_for)
-    _driver.forget_plans()
+    _plan.forget_plans()
     yield problems
-    _driver.forget_plans()
+    _plan.forget_plans()
 
 
 def same(name: str, call: Call) -> Any:
@@ -422,7 +422,7 @@ def test_signature(name: str) -> None:
 def problem_of(seen: list[Problem], call: Callable[[], Any]) -> tuple[int, ...]:
     """Sizes of the only product of a call, smaller side first."""
     seen.clear()
-    _driver.forget_plans()
+    _plan.forget_plans()
     call()
     (p,) = seen
     return (*sorted((p.m, p.n)), p.k, p.batch)

@@ -13,7 +13,7 @@ from conftest import Child
 from oracle import FLOATS, integers
 
 import fastgemm
-from fastgemm.driver import _driver
+from fastgemm.driver import _team
 
 SHAPES = [
     (1, 1, 1),
@@ -146,7 +146,7 @@ def test_more_threads_than_cores() -> None:
 COUNT = "import fastgemm; print(fastgemm.get_num_threads())"
 
 
-@pytest.mark.skipif(not _driver.openmp, reason="built without OpenMP")
+@pytest.mark.skipif(not _team.openmp, reason="built without OpenMP")
 def test_count_from_the_environment(child: Child) -> None:
     assert child(COUNT, FASTGEMM_NUM_THREADS="1").stdout.strip() == "1"
     assert child(COUNT, FASTGEMM_NUM_THREADS="2").stdout.strip() == "2"
@@ -163,7 +163,7 @@ def test_default_count_is_the_cores(child: Child) -> None:
     assert 1 <= int(child(COUNT).stdout) <= len(os.sched_getaffinity(0))
 
 
-@pytest.mark.skipif(not _driver.openmp, reason="built without OpenMP")
+@pytest.mark.skipif(not _team.openmp, reason="built without OpenMP")
 @pytest.mark.parametrize("bad", ["0", "-1", "many", "1.5", "2 2"])
 def test_bad_count_in_the_environment(child: Child, bad: str) -> None:
     """A count that cannot be used is not silently something else: the variable is named."""

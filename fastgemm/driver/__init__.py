@@ -1,6 +1,8 @@
 """The driver: what happens between a call and its microkernels.
 
-    _driver.pyx    blocked loops, the split over threads, the plan cache
+    _plan.pyx      loaded kernels, the plan cache, Plan
+    _team.pyx      the split of a call over threads
+    _loops.pyx     the blocked loops around the kernels
     threads.pxd    what an OpenMP region needs around it: workspaces, binding, fork guard
     abi.pxd        the C functions that a kernel module provides
 """

@@ -1,6 +1,6 @@
 """Threads as the driver needs them: workspaces, binding, fork guard, floating-point flags.
 
-cimported by ``_driver.pyx`` alone: the C below has state (thread-local pointers), and a second
+cimported by ``_team.pyx`` alone: the C below has state (thread-local pointers), and a second
 module would get a second copy of it.
 
 Workspaces
@@ -33,19 +33,6 @@ cdef extern from *:
     #ifdef __linux__
     #include <sched.h>
     #endif
-    #ifdef _OPENMP
-    #include <omp.h>
-    #define fg_team_size() omp_get_num_threads()
-    #define fg_has_openmp() 1
-    #define fg_in_parallel() omp_in_parallel()
-    #define fg_barrier() _Pragma("omp barrier")
-    #else
-    #define fg_team_size() 1
-    #define fg_has_openmp() 0
-    #define fg_in_parallel() 0
-    #define fg_barrier()
-    #endif
-
     /* ---- workspaces ---- */
     static __thread void *fg_space = NULL;
     static __thread size_t fg_space_size = 0;
@@ -139,10 +126,6 @@ cdef extern from *:
     """
     ctypedef struct fg_team:
         int failed
-    int fg_team_size() nogil
-    int fg_has_openmp() nogil
-    int fg_in_parallel() nogil
-    void fg_barrier() nogil
     void* fg_workspace(size_t) nogil
     const int fg_is_orphan
     void fg_team_open(fg_team*) nogil

@@ -18,7 +18,7 @@ import threading
 import time
 
 from .. import cpu, registry
-from ..driver import _driver
+from ..driver import _plan
 
 _loaded: dict[str, str] = {}
 _lock = threading.Lock()
@@ -86,7 +86,7 @@ def load(name: str) -> None:
         kernel_set = ""
         for family in registry.FAMILIES:
             module = importlib.import_module(registry.module(family.name, tier))
-            _driver.add_kernels(tier.level, module.tables())
+            _plan.add_kernels(tier.level, module.tables())
             kernel_set = module.KERNEL_HASH
         _loaded[name] = kernel_set
 
@@ -119,5 +119,5 @@ def peak(dtype: str, isa: str, rounds: int = 20_000_000) -> tuple[int, float]:
     """
     load(isa)
     start = time.perf_counter()
-    flops = _driver.peak(registry.isa(isa).level, registry.dtype(dtype).code, rounds)
+    flops = _plan.peak(registry.isa(isa).level, registry.dtype(dtype).code, rounds)
     return flops, time.perf_counter() - start

@@ -1,6 +1,11 @@
-"""The compiled face of a plan: what the hot path includes."""
+"""The values that the driver's modules pass to each other, and the arithmetic of cutting a length into parts."""
 
 from fastgemm.driver.abi cimport kernels_t, store_t
+
+cdef enum:
+    FAMILY_GEMM = 0         # registry.FAMILIES[0]
+    FAMILY_GEMV = 1
+    GEMV_CHUNK = 8192       # elements of x or y that gemv copies at a time where they are strided
 
 cdef enum:
     SPLIT_M = 0
@@ -38,18 +43,6 @@ cdef struct plan_t:
     grid_t rows, vectors        # a direct product's panels
     int tail                    # live components of C's last vector
 
-cdef struct key_t:
-    Py_ssize_t m, n, k, batch
-    unsigned long long kind     # dtype, layout letters, threads, generation
-
-# 0, or -1 when there was no memory for a workspace; nothing has been written then.
-cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil
-
-cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
-cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
-
-cdef int threads_now() noexcept nogil
-cdef unsigned long long generation() noexcept nogil
 
 cdef inline char letter(Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t rs, Py_ssize_t cs, int part) noexcept nogil:
     # The layout letter of an operand (see Problem).  A side of length one has any stride.
@@ -59,6 +52,26 @@ cdef inline char letter(Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t rs, Py_ssiz
         return c"t"
     return c"g"
 
-cdef class Plan:
-    cdef plan_t plan
-    cdef readonly object problem, config
+
+cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    return (a + b - 1) // b
+
+
+cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) noexcept nogil:
+    # Where part i of a balanced partition begins: the first total % parts are one larger.
+    cdef Py_ssize_t base = total // parts, extra = total - base * parts
+    return i * base + (i if i < extra else extra)
+
+
+cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
+    # Panels of at most `most`, balanced.
+    cdef grid_t grid
+    grid.panels = ceil_div(length, most)
+    grid.size = length // grid.panels
+    grid.larger = length - grid.panels * grid.size
+    return grid
+
+
+cdef inline Py_ssize_t row_gap(Py_ssize_t width, Py_ssize_t length) noexcept nogil:
+    # Where the rows of a copied A lie: an odd number of vectors apart.
+    return (ceil_div(width, length) | 1) * length

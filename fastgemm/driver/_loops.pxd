@@ -1,0 +1,19 @@
+"""The blocked loops: what the team calls."""
+
+from fastgemm.driver.abi cimport store_t
+from fastgemm.driver.structs cimport call_t, grid_t, plan_t
+
+cdef void macrokernel(
+    const plan_t* plan, const call_t* call, const store_t* store,
+    const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
+    const char* b, bint b_packed,
+    Py_ssize_t row, const grid_t* rows, Py_ssize_t vec, const grid_t* vecs, Py_ssize_t kc,
+    int tail) noexcept nogil
+
+cdef void blocked(
+    const plan_t* plan, const call_t* call,
+    Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
+    char* a_space, char* b_space, Py_ssize_t member, Py_ssize_t team) noexcept nogil
+
+cdef void gemv(
+    const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil

@@ -1,0 +1,183 @@
+"""The loops around a microkernel, named as BLIS names them:
+
+    jc    blocks of NC columns                 (threads, where they share n)
+     pc   blocks of KC steps of k              pack B's panels
+      ic  blocks of MC rows                    pack A's panels; (threads, where they share m)
+       jr panels of NR columns
+        ir panels of MR rows                   microkernel, store
+
+Row and column panels are balanced: 13 rows in tiles of 8 run as 7 + 6, not 8 + 5.  The driver knows no
+element types: pointers are bytes, widths are vectors, and the kernels do the rest.
+"""
+
+from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, kernels_t, store_t
+from fastgemm.driver.structs cimport GEMV_CHUNK, call_t, ceil_div, cut, grid_t, plan_t, row_gap, share
+from fastgemm.driver.openmp cimport fg_barrier
+
+
+cdef void macrokernel(
+        const plan_t* plan, const call_t* call, const store_t* store,
+        const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
+        const char* b, bint b_packed,
+        Py_ssize_t row, const grid_t* rows, Py_ssize_t vec, const grid_t* vecs, Py_ssize_t kc,
+        int tail) noexcept nogil:
+    # C[from row on, from vector vec on] += A block @ B block.  `a` and `b` point at the blocks, copied or in place
+    # (a_panels: A in micropanels); `tail` are the live components of the last vector here.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t L = t.length, size = t.real_bytes
+    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead
+    cdef const char* b_panel
+    cdef const char* a_panel
+    cdef char* c
+    cdef int c_tail, b_tail
+    cdef bint direct = call.cs_c == t.part
+    cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
+    cdef store_t plain = store[0]
+    plain.alpha_is_one = True
+    plain.beta_kind = 0
+    for jr in range(vecs.panels):
+        nv = vecs.size + (1 if jr < vecs.larger else 0)
+        c_tail = tail if jr + 1 == vecs.panels else <int>L
+        if b_packed:
+            b_panel = b + v * L * kc * size
+            rs_b = nv * L
+            b_tail = <int>L
+        else:
+            b_panel = b + v * L * size
+            rs_b = call.rs_b
+            b_tail = c_tail
+        r = 0
+        for ir in range(rows.panels):
+            mr = rows.size + (1 if ir < rows.larger else 0)
+            # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
+            # pass over a panel fetches the next one.
+            ahead = nv * L if ir == 0 and not b_packed and jr + 1 < vecs.panels else 0
+            if a_panels:
+                a_panel = a + r * kc * t.part * size
+                rs_a, cs_a = t.part, mr * t.part
+            else:
+                a_panel = a + r * rs_a * size
+            if direct:
+                c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size
+                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
+            else:
+                c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size
+                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
+                t.update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store)
+            r += mr
+        v += nv
+
+
+cdef void blocked(
+        const plan_t* plan, const call_t* call,
+        Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
+        char* a_space, char* b_space, Py_ssize_t member, Py_ssize_t team) noexcept nogil:
+    # Rows row0 : row1 and vectors vec0 : vec1 of one product.  With a team above one, all its
+    # members run this with the same vectors and one b_space, which they pack together.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t L = t.length, size = t.real_bytes
+    cdef Py_ssize_t width = plan.n * t.part
+    cdef Py_ssize_t vectors = ceil_div(width, L)
+    cdef int tail_of_all = <int>(width - (vectors - 1) * L)
+    cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), kblocks = ceil_div(plan.k, plan.kc)
+    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, row, rows, j, v, nv, live, r, mr
+    cdef const char* a
+    cdef const char* b
+    cdef int tail
+    cdef store_t store = call.store
+    cdef grid_t i_grid, j_grid
+    if row1 > row0:
+        iblocks = ceil_div(row1 - row0, plan.mc)
+        mc = ceil_div(ceil_div(row1 - row0, iblocks), plan.mr) * plan.mr
+    for jc in range(jblocks):
+        vec = vec0 + share(vec1 - vec0, jc, jblocks)
+        vecs = vec0 + share(vec1 - vec0, jc + 1, jblocks) - vec
+        tail = tail_of_all if vec + vecs == vectors else <int>L
+        j_grid = cut(vecs, plan.nv)
+        store.beta_kind = call.store.beta_kind
+        for pc in range(kblocks):
+            p = share(plan.k, pc, kblocks)
+            kc = share(plan.k, pc + 1, kblocks) - p
+            b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size
+            if plan.pack_b:
+                if team > 1:
+                    fg_barrier()
+                v = 0
+                for j in range(j_grid.panels):
+                    nv = j_grid.size + (1 if j < j_grid.larger else 0)
+                    if j % team == member:
+                        live = (nv - 1) * L + (tail if v + nv == vecs else L)
+                        t.pack_b(kc, live, nv, b + (v * L // t.part) * call.cs_b * size, call.rs_b, call.cs_b,
+                                 b_space + v * L * kc * size)
+                    v += nv
+                if team > 1:
+                    fg_barrier()
+            for ic in range(iblocks):
+                row = row0 + ic * mc
+                rows = mc if row + mc < row1 else row1 - row
+                if rows <= 0:
+                    break
+                i_grid = cut(rows, plan.mr)
+                a = call.a + (row * call.rs_a + p * call.cs_a) * size
+                if not plan.pack_a:
+                    macrokernel(plan, call, &store, a, call.rs_a, call.cs_a, False,
+                                b_space if plan.pack_b else b, plan.pack_b, row, &i_grid, vec, &j_grid, kc, tail)
+                elif call.cs_a == t.part:
+                    t.pack_a(kc, rows, a, call.rs_a, call.cs_a, a_space, row_gap(kc * t.part, L), t.part)
+                    macrokernel(plan, call, &store, a_space, row_gap(kc * t.part, L), t.part, False,
+                                b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
+                else:
+                    r = 0
+                    for j in range(i_grid.panels):
+                        mr = i_grid.size + (1 if j < i_grid.larger else 0)
+                        t.pack_a(kc, mr, a + r * call.rs_a * size, call.rs_a, call.cs_a,
+                                 a_space + r * kc * t.part * size, t.part, mr * t.part)
+                        r += mr
+                    macrokernel(plan, call, &store, a_space, 0, 0, True,
+                                b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
+            store.beta_kind = 1
+
+
+# ---- gemv ----------------------------------------------------------------------------------------------------------
+
+cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
+    # Columns col0 : col1 of one row of output.  `space` takes a chunk of x and one of y where they are not
+    # contiguous or the store is not a plain one.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t size = t.real_bytes, item = t.part * size
+    cdef bint by_rows = call.cs_b == t.part or plan.n == 1 and call.rs_b != t.part
+    cdef bint y_direct = call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
+    cdef bint x_direct = by_rows or call.cs_a == t.part
+    cdef Py_ssize_t n_chunk = col1 - col0 if y_direct else GEMV_CHUNK
+    cdef Py_ssize_t k_chunk = plan.k if x_direct else GEMV_CHUNK
+    cdef char* x_space = space
+    cdef char* y_space = space + GEMV_CHUNK * item
+    cdef const char* x
+    cdef const char* b
+    cdef char* y
+    cdef Py_ssize_t j = col0, p, n, k, inc_x
+    cdef store_t store = call.store
+    store.alpha_is_one = True
+    while j < col1:
+        n = n_chunk if j + n_chunk < col1 else col1 - j
+        y = call.c + j * call.cs_c * size if y_direct else y_space
+        store.beta_kind = call.store.beta_kind if y_direct else 0
+        p = 0
+        while p < plan.k:
+            k = k_chunk if p + k_chunk < plan.k else plan.k - p
+            x = call.a + p * call.cs_a * size
+            b = call.b + (p * call.rs_b + j * call.cs_b) * size
+            inc_x = call.cs_a
+            if not x_direct:
+                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part)
+                x = x_space
+                inc_x = t.part
+            if by_rows:
+                t.gemv_rows(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
+            else:
+                t.gemv_columns(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
+            store.beta_kind = 1
+            p += k
+        if not y_direct:
+            t.update(1, n, y, 0, call.c + j * call.cs_c * size, 0, call.cs_c, &call.store)
+        j += n

@@ -1,0 +1,15 @@
+"""The compiled face of a plan: what the hot path includes."""
+
+from fastgemm.driver.structs cimport plan_t
+
+cdef struct key_t:
+    Py_ssize_t m, n, k, batch
+    unsigned long long kind     # dtype, layout letters, threads, generation
+
+cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
+cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
+cdef unsigned long long generation() noexcept nogil
+
+cdef class Plan:
+    cdef plan_t plan
+    cdef readonly object problem, config

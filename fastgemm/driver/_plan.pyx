@@ -1,0 +1,258 @@
+"""Plans: the loaded kernels, the cache that finds a plan by value, and the Plan itself."""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.string cimport memcpy, memset
+
+cimport numpy as cnp
+
+from fastgemm.driver.abi cimport MAX_DTYPES, MAX_ROWS, MAX_VECTORS, kernels_t, store_t
+from fastgemm.driver._team cimport run_plan
+from fastgemm.driver.structs cimport (
+    FAMILY_GEMM, FAMILY_GEMV, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut, letter, plan_t,
+    row_gap,
+)
+
+import numpy as np
+
+from fastgemm import registry
+
+cnp.import_array()
+_numpy_matmul = np.matmul
+
+cdef enum:
+    MAX_LEVEL = 8           # ISA tiers are numbered below this
+
+
+# ---- kernels -------------------------------------------------------------------------------------------------------
+
+# One table for each tier and dtype; the families fill in their own entries.
+cdef kernels_t TABLES[MAX_LEVEL][MAX_DTYPES]
+memset(TABLES, 0, sizeof(TABLES))
+
+
+def add_kernels(int level, object capsule):
+    """Merge a family's tables for one ISA tier into the driver's."""
+    if not 0 <= level < MAX_LEVEL:
+        raise ValueError(f"ISA level {level} out of range")
+    cdef const kernels_t* source = <const kernels_t*>PyCapsule_GetPointer(capsule, "fastgemm.kernels_t")
+    cdef kernels_t* t
+    cdef const kernels_t* s
+    cdef int d, i, j
+    for d in range(len(registry.DTYPES)):
+        t = &TABLES[level][d]
+        s = &source[d]
+        t.length, t.part, t.real_bytes = s.length, s.part, s.real_bytes
+        if s.pack_a != NULL:
+            t.pack_a, t.pack_b, t.update = s.pack_a, s.pack_b, s.update
+            t.peak, t.peak_flops = s.peak, s.peak_flops
+        if s.gemv_rows != NULL:
+            t.gemv_rows, t.gemv_columns = s.gemv_rows, s.gemv_columns
+        for i in range(MAX_ROWS + 1):
+            for j in range(MAX_VECTORS + 1):
+                if s.micro[i][j] != NULL:
+                    t.micro[i][j] = s.micro[i][j]
+
+
+def peak(int level, int dtype_code, Py_ssize_t rounds):
+    """Run the register-only multiply-add loop; return the operations that it did."""
+    if not (0 <= level < MAX_LEVEL and 0 <= dtype_code < MAX_DTYPES) or TABLES[level][dtype_code].peak == NULL:
+        raise ValueError("no such kernels in this process")
+    cdef const kernels_t* t = &TABLES[level][dtype_code]
+    with nogil:
+        t.peak(rounds)
+    return t.peak_flops * rounds
+
+
+# ---- the plan cache ------------------------------------------------------------------------------------------------
+
+cdef extern from *:
+    """
+    static inline unsigned fg_seq_begin(const unsigned *s) { return __atomic_load_n(s, __ATOMIC_ACQUIRE); }
+    static inline unsigned fg_seq_end(const unsigned *s) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        return __atomic_load_n(s, __ATOMIC_RELAXED);
+    }
+    static inline int fg_seq_lock(unsigned *s) {
+        unsigned seen = __atomic_load_n(s, __ATOMIC_RELAXED);
+        return !(seen & 1) && __atomic_compare_exchange_n(s, &seen, seen + 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    }
+    static inline void fg_seq_unlock(unsigned *s) { __atomic_fetch_add(s, 1, __ATOMIC_RELEASE); }
+    """
+    unsigned fg_seq_begin(const unsigned*) nogil
+    unsigned fg_seq_end(const unsigned*) nogil
+    bint fg_seq_lock(unsigned*) nogil
+    void fg_seq_unlock(unsigned*) nogil
+
+# Plans are found by value in a table of fixed size, so that memory stays bounded over any number of shapes
+# and nothing is ever freed under a reader.  A slot is guarded by a sequence number, odd while it is written:
+# a reader copies the plan out and starts over at the resolver when the number moved.
+cdef enum:
+    CACHE_SLOTS = 4096
+
+cdef struct slot_t:
+    unsigned sequence
+    key_t key
+    plan_t plan
+
+cdef slot_t SLOTS[CACHE_SLOTS]
+memset(SLOTS, 0, sizeof(SLOTS))
+cdef unsigned long long GENERATION = 1
+
+
+cdef inline slot_t* slot_of(const key_t* key) noexcept nogil:
+    cdef unsigned long long h = <unsigned long long>key.m * 0x9E3779B97F4A7C15ULL
+    h = (h ^ <unsigned long long>key.n) * 0xC2B2AE3D27D4EB4FULL
+    h = (h ^ <unsigned long long>key.k) * 0x165667B19E3779F9ULL
+    h = (h ^ <unsigned long long>key.batch) * 0x9E3779B97F4A7C15ULL
+    h = (h ^ key.kind) * 0xC2B2AE3D27D4EB4FULL
+    return &SLOTS[(h >> 40) & (CACHE_SLOTS - 1)]
+
+
+cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil:
+    cdef slot_t* slot = slot_of(key)
+    cdef unsigned before = fg_seq_begin(&slot.sequence)
+    if before & 1 or slot.key.m != key.m or slot.key.n != key.n or slot.key.k != key.k:
+        return False
+    if slot.key.batch != key.batch or slot.key.kind != key.kind:
+        return False
+    memcpy(plan, &slot.plan, sizeof(plan_t))
+    return fg_seq_end(&slot.sequence) == before
+
+
+cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil:
+    cdef slot_t* slot = slot_of(key)
+    if fg_seq_lock(&slot.sequence):
+        slot.key = key[0]
+        slot.plan = plan[0]
+        fg_seq_unlock(&slot.sequence)
+
+
+cdef unsigned long long generation() noexcept nogil:
+    return GENERATION
+
+
+def forget_plans():
+    """Make every cached plan stale: the next call of each shape is resolved anew."""
+    global GENERATION
+    GENERATION += 1
+
+
+# ---- Plan ----------------------------------------------------------------------------------------------------------
+
+_SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
+_FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
+
+
+cdef class Plan:
+    """A configuration made concrete for a problem: run it as often as needed, from any thread.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is computed.
+    config : Config
+        How; its kernels must be loaded (`fastgemm.kernels.load`).
+
+    Raises
+    ------
+    ValueError
+        If the configuration does not fit the problem; the message says why.
+    """
+
+    def __init__(self, problem, config):
+        why = config.misfit(problem)
+        if why:
+            raise ValueError(f"configuration does not fit the problem: {why}")
+        self.problem, self.config = problem, config
+        cdef plan_t* plan = &self.plan
+        memset(plan, 0, sizeof(plan_t))
+        plan.m, plan.n, plan.k, plan.batch = problem.m, problem.n, problem.k, problem.batch
+        plan.threads, plan.split = config.threads, _SPLIT_CODES[config.split]
+        if config.family == "numpy":
+            return
+        tier, row = registry.isa(config.isa), problem.row
+        cdef const kernels_t* t = &TABLES[<int>tier.level][<int>row.code]
+        plan.family = _FAMILY_CODES[config.family]
+        if plan.family == FAMILY_GEMM and t.pack_a == NULL or plan.family == FAMILY_GEMV and t.gemv_rows == NULL:
+            raise ValueError(f"the {config.family} kernels for {config.isa} are not loaded in this process")
+        plan.kernels = t
+        cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows
+        if plan.family == FAMILY_GEMV:
+            plan.a_bytes = 2 * GEMV_CHUNK * t.part * t.real_bytes
+            return
+        plan.mr, plan.nv = config.mr, config.nr * t.part // t.length
+        plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none"
+        # Blocks are cut to the problem, then evened out: 1030 steps with KC 1024 run as 515 + 515.
+        plan.kc = ceil_div(plan.k, ceil_div(plan.k, <Py_ssize_t>config.kc))
+        rows = ceil_div(plan.m, plan.mr) * plan.mr
+        plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
+        plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
+        plan.direct = (not plan.pack_b and plan.kc == plan.k and plan.mc >= plan.m and plan.ncv == vectors
+                       and (plan.threads == 1 or plan.split == SPLIT_BATCH))
+        plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
+        plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
+        if plan.pack_a:
+            plan.a_bytes = (plan.mc * row_gap(plan.kc * t.part, t.length) * t.real_bytes + 63) // 64 * 64
+        if plan.split == SPLIT_K and plan.batch == 1 and plan.threads > 1:
+            plan.c_bytes = plan.m * vectors * t.length * t.real_bytes
+        if plan.pack_b:
+            plan.b_bytes = plan.ncv * t.length * plan.kc * t.real_bytes
+
+    @property
+    def workspace(self):
+        """Bytes that a thread keeps for this plan."""
+        return self.plan.a_bytes + self.plan.b_bytes + self.plan.c_bytes
+
+    def run(self, a, b, out=None):
+        """Compute ``a @ b`` by this plan.
+
+        Parameters
+        ----------
+        a, b : ndarray
+            (m, k) and (k, n), or (batch, m, k) and (batch, k, n) for a stack, of the
+            problem's dtype and layout.
+        out : ndarray, optional
+            (m, n) or (batch, m, n), not overlapping the operands.
+
+        Returns
+        -------
+        ndarray
+        """
+        cdef object p = self.problem
+        dtype = np.dtype(p.row.numpy)
+        lead = (p.batch,) if p.batch > 1 or a.ndim == 3 else ()
+        if out is None:
+            out = np.empty((*lead, p.m, p.n), dtype)
+        for name, array, shape in (("a", a, (p.m, p.k)), ("b", b, (p.k, p.n)), ("out", out, (p.m, p.n))):
+            if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.aligned:
+                raise TypeError(f"{name} must be an aligned ndarray of {dtype}")
+            if array.shape != (*lead, *shape):
+                raise ValueError(f"{name} has shape {array.shape}, the plan takes {(*lead, *shape)}")
+            if any(stride % dtype.itemsize and stride % p.row.real_bytes for stride in array.strides):
+                raise ValueError(f"{name} has strides that are no whole numbers of components")
+        if not out.flags.writeable:
+            raise ValueError("out is read-only")
+        if self.plan.kernels == NULL:
+            return _numpy_matmul(a, b, out=out)
+        cdef call_t call
+        cdef Py_ssize_t size = self.plan.kernels.real_bytes
+        call.a, call.b, call.c = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(out)
+        cdef int last = 2 if lead else 1
+        call.rs_a, call.cs_a = a.strides[last - 1] // size, a.strides[last] // size
+        call.rs_b, call.cs_b = b.strides[last - 1] // size, b.strides[last] // size
+        call.rs_c, call.cs_c = out.strides[last - 1] // size, out.strides[last] // size
+        call.step_a, call.step_b, call.step_c = (x.strides[0] if lead else 0 for x in (a, b, out))
+        memset(&call.store, 0, sizeof(store_t))
+        call.store.alpha_is_one = True
+        if p.n == 1:
+            call.cs_c = self.plan.kernels.part
+        cdef char found = letter(p.k, p.n, call.rs_b, call.cs_b, self.plan.kernels.part)
+        if self.plan.family == FAMILY_GEMV and found == c"g" or \
+                self.plan.family == FAMILY_GEMM and not self.plan.pack_b and found != c"n":
+            raise ValueError(f"b is not laid out as {p.layout[1]!r}, and the plan does not pack it")
+        cdef int failed
+        with nogil:
+            failed = run_plan(&self.plan, &call)
+        if failed:
+            raise MemoryError("no memory for a workspace")
+        return out
