@@ -55,7 +55,7 @@ class Explanation:
             lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
         if self.record is not None:
             lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s "
-                         f"({self.record.baseline_seconds / self.record.seconds:.2f} times the heuristic)")
+                         f"({self.record.gain:.2f} times the heuristic)")
         return "\n".join(lines)
 
 

@@ -232,6 +232,15 @@ class Record:
         """Measured rate in 1e9 real operations a second."""
         return self.problem.flops / self.seconds * 1e-9
 
+    @property
+    def gain(self) -> float:
+        """Time of the heuristic's configuration over that of this one.
+
+        Both were timed in turn, so a fast or slow moment of the machine is in both.  Records of different runs are
+        compared by their gains, not by their seconds.
+        """
+        return self.baseline_seconds / self.seconds
+
 
 def names(kind: type) -> tuple[str, ...]:
     """Field names of a Problem, Config or Record, in order."""

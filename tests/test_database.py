@@ -99,24 +99,24 @@ def test_defaults_are_this_machine_and_its_tiers(user_file: Path) -> None:
 
 def test_folder_gives_all_its_files(user_file: Path) -> None:
     user_file.mkdir()
-    (user_file / "a.json").write_text(json.dumps(document(as_json(record(2e-3)), as_json(record(m=1)))))
-    (user_file / "b.json").write_text(json.dumps(document(as_json(record(1e-3)))))
-    (user_file / "c.json").write_text(json.dumps(document(as_json(record(3e-3)))))
+    (user_file / "a.json").write_text(json.dumps(document(as_json(record(gain=1.5)), as_json(record(m=1)))))
+    (user_file / "b.json").write_text(json.dumps(document(as_json(record(gain=1.7)))))
+    (user_file / "c.json").write_text(json.dumps(document(as_json(record(1e-4, gain=1.6)))))
     for ignored in ("notes.txt", ".b.json.part", "schema.json", ".hidden.json"):
         (user_file / ignored).write_text("not a database")
     found, said = load()
     assert said == []
-    assert found.exact(SOUND) == record(1e-3)
-    assert found.source(record(1e-3)) == user_file / "b.json"
+    assert found.exact(SOUND) == record(gain=1.7)
+    assert found.source(record(gain=1.7)) == user_file / "b.json"
     assert [report.path.name for report in found.files] == ["a.json", "b.json", "c.json"]
 
 
-def test_users_record_wins_over_a_faster_shipped_one(
+def test_users_record_wins_over_a_better_shipped_one(
     user_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = tmp_path / "shipped"
     shipped.mkdir()
-    (shipped / "cpu.json").write_text(json.dumps(document(as_json(record(1e-4)), as_json(record(m=1)))))
+    (shipped / "cpu.json").write_text(json.dumps(document(as_json(record(1e-4, gain=3.0)), as_json(record(m=1)))))
     (shipped / "schema.json").write_text(json.dumps(SCHEMA))
     monkeypatch.setattr(database, "bundled_path", lambda: shipped)
     user_file.write_text(json.dumps(document(as_json(record(1e-3)))))

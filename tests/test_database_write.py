@@ -46,18 +46,49 @@ def test_what_is_written_is_read(user_file: Path) -> None:
     assert set(found) == set(made)
 
 
-def test_merge_keeps_the_faster(user_file: Path) -> None:
-    assert database.write(user_file, [record(2e-3), record(m=9)], cpu=CPU) == 2
-    assert database.write(user_file, [record(3e-3)], cpu=CPU) == 0
-    assert read_mine(user_file) == [record(m=9), record(2e-3)]
-    assert database.write(user_file, [record(1e-3), record(k=9)], cpu=CPU) == 2
-    assert set(read_mine(user_file)) == {record(1e-3), record(m=9), record(k=9)}
+def test_merge_keeps_the_greater_gain(user_file: Path) -> None:
+    assert database.write(user_file, [record(gain=1.5), record(m=9)], cpu=CPU) == 2
+    assert database.write(user_file, [record(1e-4, gain=1.4)], cpu=CPU) == 0  # seconds of another run say nothing
+    assert read_mine(user_file) == [record(m=9), record(gain=1.5)]
+    assert database.write(user_file, [record(5e-3, gain=1.6), record(k=9)], cpu=CPU) == 2
+    assert set(read_mine(user_file)) == {record(5e-3, gain=1.6), record(m=9), record(k=9)}
+
+
+def test_measuring_again_displaces_a_lucky_record(user_file: Path) -> None:
+    lucky, honest = record(1e-3, gain=1.9), record(2e-3, gain=1.1)
+    database.write(user_file, [lucky, record(m=9)], cpu=CPU)
+    assert database.write(user_file, [honest], cpu=CPU) == 0
+    assert database.write(user_file, [honest], cpu=CPU, instead_of=[lucky]) == 1
+    assert read_mine(user_file) == [record(m=9), honest]
+
+
+def test_measuring_again_does_not_displace_what_came_meanwhile(user_file: Path) -> None:
+    """Two tuners began with the same record: whoever comes second has not measured the other's."""
+    first = record(gain=1.2)
+    database.write(user_file, [first], cpu=CPU)
+    assert database.write(user_file, [record(gain=1.5)], cpu=CPU, instead_of=[first]) == 1
+    assert database.write(user_file, [record(gain=1.3)], cpu=CPU, instead_of=[first]) == 0
+    assert read_mine(user_file) == [record(gain=1.5)]
+    assert database.write(user_file, [record(gain=1.6)], cpu=CPU, instead_of=[first]) == 1
+
+
+def test_only_what_was_read_is_removed(user_file: Path) -> None:
+    database.write(user_file, [record(), record(m=9), record(kernels="k2")], cpu=CPU)
+    database.write(user_file, [record()], cpu="other cpu")
+    assert database.remove(user_file, [record(gain=1.5), record(k=77)], cpu=CPU) == 0
+    assert database.remove(user_file, [record(), record(kernels="k2")], cpu=CPU) == 2
+    assert read_mine(user_file) == [record(m=9)]
+    assert database.read(user_file, cpu="other cpu")[0] == [record()]
+    assert database.remove(user_file.with_name("none.json"), [record()]) == 0
+    assert not user_file.with_name("none.json").exists()
 
 
 def test_nothing_better_leaves_the_file_alone(user_file: Path) -> None:
     database.write(user_file, [record()], cpu=CPU)
     before = user_file.stat()
-    database.write(user_file, [record(5e-3)], cpu=CPU)
+    database.write(user_file, [record(1e-4, gain=1.5)], cpu=CPU)
+    database.write(user_file, [record()], cpu=CPU, instead_of=[record()])
+    database.remove(user_file, [record(m=9)], cpu=CPU)
     assert (user_file.stat().st_ino, user_file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert database.write(user_file, [], cpu=CPU) == 0
 
@@ -161,7 +192,7 @@ def test_lock_that_is_never_given_back(user_file: Path, monkeypatch: pytest.Monk
 
 def _write_some(path: Path, worker: int) -> None:
     for at in range(10):
-        database.write(path, [record(m=1000 * worker + at + 1), record(1e-3 / (10 * worker + at + 1))], cpu=CPU)
+        database.write(path, [record(m=1000 * worker + at + 1), record(gain=1.0 + 10 * worker + at)], cpu=CPU)
 
 
 @pytest.mark.timeout(120)
@@ -178,7 +209,7 @@ def test_simultaneous_writers_lose_nothing(user_file: Path) -> None:
     assert [each.exitcode for each in workers] == [0] * 4
     found = read_mine(user_file)
     assert len(found) == 41
-    assert min(r.seconds for r in found if r.problem == SOUND) == 1e-3 / 40
+    assert max(r.gain for r in found if r.problem == SOUND) == 40
 
 
 KILLED = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fastgemm
 from fastgemm import database, registry
-from fastgemm.problem import LAYOUTS, Config, Problem
+from fastgemm.problem import LAYOUTS, Config, Problem, Record
 from fastgemm.tune import compare, driver, journal, report, shapes, strategies, worker
 from fastgemm.tune.driver import Budget, Trials
 from fastgemm.tune.measure import Measurement, ReplayRunner
@@ -434,9 +434,10 @@ def test_no_final_without_the_heuristic():
 # ---- one problem, from start to record
 
 
-def tuned(table, name="random", trials=None):
+def tuned(table, name="random", trials=None, known=None):
     runner = ReplayRunner(table, numpy_seconds=3e-3)
-    return driver.tune(Space(SMALL, start_for(SMALL)), runner, strategies.load(name), Budget(trials))
+    space = Space(SMALL, start_for(SMALL))
+    return driver.tune(space, runner, strategies.load(name), Budget(trials), known=known)
 
 
 def test_a_gain_becomes_a_record(tmp_path):
@@ -458,6 +459,45 @@ def test_no_gain_leaves_no_record(tmp_path):
     assert (entry.status, entry.trials) == ("rejected", 11)
     assert entry.after_seconds == entry.baseline_seconds == 1e-3
     assert not path.exists()
+
+
+def lucky(path, config):
+    """Put a record of a gain that never was into a database."""
+    record = Record(SMALL, config, 1e-4, 1e-3, 9, "random", "2026-01-01", "a build")
+    database.write(path, [record], cpu="a cpu")
+    return driver.recorded(path, "a cpu", "a build")[SMALL]
+
+
+def test_tuning_again_replaces_a_lucky_record(tmp_path):
+    path = tmp_path / "tuning.json"
+    slow = next(c for c in Space(SMALL, start_for(SMALL)).all() if c.pack == "ab" and landscape(c) != "crash")
+    known = lucky(path, slow)
+    entry = driver.store(tuned(landscape, known=known), path, "a cpu", "a build", known)
+    (record,) = driver.recorded(path, "a cpu", "a build").values()
+    assert record.config == entry.config != known.config
+    assert record.gain < known.gain
+
+
+def test_a_record_that_does_not_hold_is_taken_out(tmp_path):
+    path = tmp_path / "tuning.json"
+    known = lucky(path, list(Space(SMALL, start_for(SMALL)).all())[-1])
+    entry = driver.store(tuned(lambda config: 1e-3, trials=3, known=known), path, "a cpu", "a build", known)
+    assert entry.status == "rejected"
+    assert driver.recorded(path, "a cpu", "a build") == {}
+
+
+def test_the_known_configuration_is_in_the_final_whatever_its_single_timing(tmp_path):
+    """A record is not lost because other candidates had luckier single timings."""
+    space = Space(SMALL, start_for(SMALL))
+    known = lucky(tmp_path / "tuning.json", list(space.all())[-1])
+
+    class Lucky(ReplayRunner):
+        def measure(self, configs):
+            return [Measurement(c, "ok", 1e-3 if c in (space.start, known.config) else 1e-4) for c in configs]
+
+    runner = Lucky(lambda config: 5e-4 if config == known.config else 1e-3)
+    entry = driver.tune(space, runner, strategies.load("random"), Budget(10), known=known)
+    assert (entry.status, entry.config) == ("confirmed", known.config)
 
 
 def test_the_heuristic_is_measured_first_and_its_failure_ends_the_problem():

@@ -28,9 +28,9 @@ from .. import cpu as _cpu
 from ..problem import Record
 from .lookup import Database, FileReport
 from .reading import Contents, contents
-from .writing import DEFAULT_NAME, write
+from .writing import DEFAULT_NAME, remove, write
 
-__all__ = ["Database", "DatabaseWarning", "FileReport", "bundled_path", "load", "read", "user_path", "write"]
+__all__ = ["Database", "DatabaseWarning", "FileReport", "bundled_path", "load", "read", "remove", "user_path", "write"]
 
 SCHEMA_NAME = "schema.json"
 

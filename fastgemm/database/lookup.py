@@ -74,7 +74,7 @@ class Database:
         return iter(self._records.values())
 
     def add(self, records: Iterable[Record], *, source: Path | None = None, override: bool = False) -> None:
-        """Take records in: the user's (`override`) before shipped ones, then the faster."""
+        """Take records in: the user's (`override`) before shipped ones, then that of the greater gain."""
         for record in records:
             problem = record.problem
             known = self._records.get(problem)
@@ -88,7 +88,7 @@ class Database:
 
     def _better(self, new: Record, known: Record, override: bool) -> bool:
         known_is_users = known.problem in self._user
-        return new.seconds < known.seconds if override == known_is_users else override
+        return new.gain > known.gain if override == known_is_users else override
 
     def _indexed(self) -> dict[_Kind, list[_Row]]:
         index: dict[_Kind, list[_Row]] = {}

@@ -2,6 +2,15 @@
 
 A reader sees the old file or the new one, never a part; a writer that is killed leaves
 the old one; writers in other processes wait for each other and lose nothing.
+
+Which of two records stays, for one problem on one CPU with one kernel set?
+
+    measured against each other    the new one (`instead_of` names what it was measured against)
+    not so                         the one of the greater gain over the heuristic
+
+Seconds of different runs are not compared: the machine's speed drifts by more than tuning gains, and the fastest of
+many runs would stay for ever, however lucky.  Who measures a problem again measures the known configuration
+too, and what comes of it holds, faster or slower.
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,8 +40,15 @@ DEFAULT_NAME = "tuning.json"
 LOCK_SECONDS = 30.0
 
 
-def write(path: Path | str, records: Iterable[Record], *, cpu: str | None = None, kernels: str | None = None) -> int:
-    """Merge records into a file; of two for the same problem the faster stays.
+def write(
+    path: Path | str,
+    records: Iterable[Record],
+    *,
+    cpu: str | None = None,
+    kernels: str | None = None,
+    instead_of: Collection[Record] = (),
+) -> int:
+    """Merge records into a file; of two for the same problem that of the greater gain stays.
 
     Groups of other CPUs and kernel sets stay as they are.  Of a file with something that
     cannot be read, a copy named ``<name>.damaged`` is made first.
@@ -47,11 +63,14 @@ def write(path: Path | str, records: Iterable[Record], *, cpu: str | None = None
         CPU key that they were measured on; by default this machine's.
     kernels : str, optional
         Kernel set that they were measured with; by default each record's own.
+    instead_of : collection of Record
+        What the file held when the measurement began, and what was measured again in it: these make way for
+        the new records whatever their gains.  A record that another process has put in their place does not.
 
     Returns
     -------
     int
-        How many of the records are new or faster than those in the file.
+        How many of the records are new to the file, or better than those in it.
 
     Raises
     ------
@@ -80,18 +99,73 @@ def write(path: Path | str, records: Iterable[Record], *, cpu: str | None = None
         if not name or not key:
             raise ValueError("a record needs the CPU key and the kernel set that it was measured with")
         groups.setdefault(name, []).append(decode(json.loads(_line(record)), name))
+    target = _target(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replaced = set(instead_of)
+    with _locked(target):
+        return sum(_merge(target, key, name, new, replaced) for name, new in groups.items())
+
+
+def remove(path: Path | str, records: Iterable[Record], *, cpu: str | None = None) -> int:
+    """Take these very records out of a file; one that was replaced meanwhile stays.
+
+    Parameters
+    ----------
+    path : path
+        The file, or a folder, where it is ``tuning.json``.
+    records : iterable of Record
+        As they were read from it.
+    cpu : str, optional
+        CPU key that they are filed under; by default this machine's.
+
+    Returns
+    -------
+    int
+        How many were taken out.
+
+    Raises
+    ------
+    ValueError
+        For a file of a newer schema.
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fastgemm import database
+    >>> from fastgemm.problem import Config, Problem, Record
+    >>> record = Record(Problem("f32", 64, 64, 64), Config(mr=6, nr=16), 1e-5, 2e-5, kernels="abc")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = database.write(folder, [record])
+    ...     database.remove(folder, [record]), database.remove(folder, [record])
+    (1, 0)
+    """
+    key = _cpu.key() if cpu is None else cpu
+    groups: dict[str, set[Record]] = {}
+    for record in records:
+        groups.setdefault(record.kernels, set()).add(record)
+    target = _target(path)
+    if not target.exists():
+        return 0
+    with _locked(target):
+        return sum(_merge(target, key, name, [], unwanted, removing=True) for name, unwanted in groups.items())
+
+
+def _target(path: Path | str) -> Path:
     # A link stays one: what it points to is replaced.
     target = Path(path).resolve()
     if target.is_dir():
         target /= DEFAULT_NAME
     if target.exists() and not target.is_file():
         raise OSError(f"{target} is not a regular file")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target):
-        return sum(_merge(target, key, name, new) for name, new in groups.items())
+    return target
 
 
-def _merge(target: Path, cpu: str, kernels: str, new: list[Record]) -> int:
+def _merge(
+    target: Path, cpu: str, kernels: str, new: list[Record], replaced: set[Record], removing: bool = False
+) -> int:
+    """Bring one group up to date; return the number of records that changed."""
     old = contents(target, only=(cpu, kernels))
     best: dict[Problem, Record] = {}
     foreign: list[dict[str, Any]] = []
@@ -103,15 +177,18 @@ def _merge(target: Path, cpu: str, kernels: str, new: list[Record]) -> int:
         for record in old.records:
             _keep(best, record)
         foreign = old.foreign
-    changed = sum([_keep(best, record) for record in new])
+    before = len(best)
+    if removing:
+        best = {problem: record for problem, record in best.items() if record not in replaced}
+    changed = before - len(best) + sum([_keep(best, record, replaced) for record in new])
     if changed or old is None or old.problems:
         _replace(target, _text(cpu, kernels, best, foreign))
     return changed
 
 
-def _keep(best: dict[Problem, Record], record: Record) -> bool:
+def _keep(best: dict[Problem, Record], record: Record, replaced: Collection[Record] = ()) -> bool:
     known = best.get(record.problem)
-    if known is not None and known.seconds <= record.seconds:
+    if known is not None and (known == record or (known not in replaced and known.gain >= record.gain)):
         return False
     best[record.problem] = record
     return True

@@ -19,7 +19,7 @@ from pathlib import Path
 from .. import database
 from ..problem import Config, Problem, Record
 from . import journal
-from .compare import final
+from .compare import FINALISTS, final
 from .journal import Entry
 from .measure import Measurement, Runner
 from .space import Space
@@ -96,8 +96,12 @@ def tune(
     budget: Budget,
     seed: int = 0,
     progress: Callable[[Measurement], None] = lambda measurement: None,
+    known: Record | None = None,
 ) -> Entry:
     """Search a problem's space and judge the best that was found against the heuristic's, the space's start.
+
+    The configuration of a `known` record is measured with the others and comes into the final, so that the result
+    may replace the record.
 
     Returns
     -------
@@ -111,9 +115,11 @@ def tune(
     if first.outcome != "ok":
         detail = f"the heuristic's configuration: {first.outcome}, {first.detail}"
         return dataclasses.replace(about, trials=1, failures=1, detail=detail)
+    if known is not None:
+        trials.costs([known.config])
     search(space, strategy, trials, budget, random.Random(seed))
     failures = [m for m in trials.results.values() if m.outcome != "ok"]
-    verdict = final(runner, trials.ranking(), space.start)
+    verdict = final(runner, _finalists(trials.ranking(), space.start, known), space.start)
     about = dataclasses.replace(
         about,
         trials=len(trials.results),
@@ -136,8 +142,20 @@ def tune(
     )
 
 
-def store(entry: Entry, path: Path, cpu: str, kernels: str) -> Entry:
-    """Write a confirmed record to the database, and every entry to the journal; return the entry as written."""
+def _finalists(ranking: list[Config], start: Config, known: Record | None) -> list[Config]:
+    """Those of the ranking that the final is for; a known record's configuration is the last of them at worst."""
+    best = [config for config in ranking if config != start][:FINALISTS]
+    if known is None or known.config in best or known.config not in ranking:
+        return best
+    return [*best[: FINALISTS - 1], known.config]
+
+
+def store(entry: Entry, path: Path, cpu: str, kernels: str, known: Record | None = None) -> Entry:
+    """Write a confirmed record to the database, and every entry to the journal; return the entry as written.
+
+    The `known` record, which was measured in the same run, makes way for the new one, or is taken out when no
+    configuration was better than the heuristic's.
+    """
     entry = dataclasses.replace(entry, cpu=cpu, kernels=kernels)
     if entry.status == "confirmed":
         record = Record(
@@ -150,21 +168,28 @@ def store(entry: Entry, path: Path, cpu: str, kernels: str) -> Entry:
             entry.date,
             kernels,
         )
-        database.write(path, [record], cpu=cpu, kernels=kernels)
+        database.write(path, [record], cpu=cpu, kernels=kernels, instead_of=[known] if known else [])
+    elif entry.status == "rejected" and known is not None:
+        database.remove(path, [known], cpu=cpu)
     # The record first: a run that is killed in between tunes the problem again, and loses nothing.
     journal.append(journal.beside(path), entry)
     return entry
 
 
+def recorded(path: Path, cpu: str, kernels: str) -> dict[Problem, Record]:
+    """Return the records that this CPU and these kernels have in a database file, by problem."""
+    return {record.problem: record for record in database.read(path, cpu=cpu, kernels=kernels)[0]}
+
+
 def finished(path: Path, cpu: str, kernels: str) -> tuple[dict[Problem, Entry], list[str]]:
     """Problems that ``--resume`` skips: judged on this CPU with these kernels, and their record still there."""
     entries, left_out = journal.read(journal.beside(path))
-    recorded = {record.problem for record in database.read(path, cpu=cpu, kernels=kernels)[0]}
+    present = recorded(path, cpu, kernels)
     done = {
         entry.problem: entry
         for entry in entries
         if (entry.cpu, entry.kernels) == (cpu, kernels)
-        and (entry.status == "rejected" or (entry.status == "confirmed" and entry.problem in recorded))
+        and (entry.status == "rejected" or (entry.status == "confirmed" and entry.problem in present))
     }
     return done, left_out
 

@@ -65,14 +65,15 @@ def run(problems: list[Problem], options: Namespace) -> int:
                     watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
                     break
                 space = Space(problem, heuristic.config(problem))
+                known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
                 budget = driver.Budget(options.trials or strategy.trials)
                 budget.deadline = time.monotonic() + left / (len(waiting) - index)
                 watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)
                 with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-                    entry = driver.tune(space, runner, strategy, budget, options.seed, watch.trial)
+                    entry = driver.tune(space, runner, strategy, budget, options.seed, watch.trial, known)
                 try:
                     with _whole():
-                        entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash()))
+                        entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash(), known))
                 except (OSError, ValueError) as error:
                     watch.say(f"stopped, because the result cannot be kept: {error}")
                     status = 1
