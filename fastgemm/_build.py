@@ -5,9 +5,9 @@ package can be imported, so it loads `registry.py` by path too.
 
 Every kernel family has one Tempita template.  It is rendered once for each ISA tier
 into the build folder, written only when the text changes (so that an incremental
-build recompiles nothing), and compiled with that tier's own flags.  The rendered text
-of all of them is hashed, and the hash is compiled in: a tuning record names the hash
-it was measured with.
+build recompiles nothing), and compiled with that tier's own flags.  All that decides how fast
+a product is, and what tuning is compared with, is hashed (`code_hash`), and the hash is
+compiled into the driver: a tuning record names the hash it was measured with.
 
 The compiler itself says what it can do.  A tier that it cannot compile is left out with a note (on a processor other
 than x86-64: all of them), and NumPy then computes every product; without OpenMP every call runs on one thread.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,7 @@ NUMPY_MACROS = [
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region or a barrier.
 DRIVER = ("fastgemm.driver._loops", "fastgemm.driver._team", "fastgemm.driver._plan")
 RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction")
+HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._loops", "fastgemm.driver._team")
 DIRECTIVES = {
     "language_level": 3,
@@ -159,6 +161,34 @@ def tier_flags(compiler: Sequence[str], tier: Any) -> tuple[list[str], str]:
     if not complaint(compiler, spelled, source):
         return [*spelled, *tuning], ""
     return [], why
+
+
+def rendered(registry: Any) -> dict[str, str]:
+    """Render the template of every family for every tier; by the name of the module that it becomes."""
+    return {
+        registry.module(family.name, tier): render(
+            PACKAGE / family.template, registry=registry, isa=tier, family=family
+        )
+        for family in registry.FAMILIES
+        for tier in registry.ISAS
+    }
+
+
+def code_hash(registry: Any, texts: dict[str, str]) -> str:
+    """Hash what a tuning record depends on.
+
+    That is the rendered kernels; the driver, whose loops give MC, KC and NC their meaning; the heuristic, because
+    a record promises to be faster than its configuration; and the flags that the project asks for.  Which of these a
+    compiler knows, and its version, are left out: the shipped records hold for every build of one source.
+    Lines of comment alone are left out too.
+    """
+    sources = [*sorted((PACKAGE / "driver").glob("*.p[yx][xd]")), PACKAGE / "kernels" / "simd.pxd"]
+    parts = [path.read_text() for path in (*sources, PACKAGE / "heuristic.py")]
+    parts += [texts[name] for name in sorted(texts)]
+    parts += [" ".join([tier.name, *OPTIMISE, *tier.cflags]) for tier in registry.ISAS]
+    # A space after the sign: "#define" within Cython's verbatim C is no comment.
+    plain = [re.sub(r"^\s*(# .*)?\n", "", part, flags=re.M) for part in parts]
+    return hashlib.sha256("\0".join(plain).encode()).hexdigest()[:16]
 
 
 class BuildExt(build_ext):
@@ -269,20 +299,17 @@ class BuildExt(build_ext):
         self.extensions = kept
 
     def _render(self) -> None:
-        """Write the sources of the kernel modules, with the hash of all tiers in each."""
+        """Write the sources of the kernel modules, and tell the driver the hash of all that was rendered."""
         registry = load_registry()
-        texts = {
-            registry.module(family.name, tier): render(
-                PACKAGE / family.template, registry=registry, isa=tier, family=family
-            )
-            for family in registry.FAMILIES
-            for tier in registry.ISAS
-        }
-        shared = [(PACKAGE / name).read_text() for name in ("driver/abi.pxd", "kernels/simd.pxd")]
-        digest = hashlib.sha256("\0".join([*shared, *(texts[name] for name in sorted(texts))]).encode())
-        kernel_hash = digest.hexdigest()[:16]
+        texts = rendered(registry)
         for ext in self.extensions:
             if ext.name in texts:
                 path = RENDERED / (ext.name.rpartition(".")[2] + ".pyx")
-                write_if_changed(path, texts[ext.name].replace("@KERNEL_HASH@", kernel_hash))
+                write_if_changed(path, texts[ext.name])
                 ext.sources = [str(path)]
+            elif ext.name == HASHED:
+                code = code_hash(registry, texts)
+                note = RENDERED / "code.hash"
+                write_if_changed(note, code)
+                ext.depends = [*ext.depends, str(note)]
+                ext.define_macros = [*ext.define_macros, ("FASTGEMM_CODE", f'"{code}"')]

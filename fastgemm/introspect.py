@@ -99,7 +99,7 @@ def explain(
     >>> fastgemm.explain(m=512, n=512, k=512).config.family
     'gemm'
     """
-    allowed = threads.get_num_threads() if num_threads is None else num_threads
+    allowed = threads.get_num_threads() if num_threads is None else threads.allowed(num_threads)
     if a is not None or b is not None:
         if a is None or b is None or not (m is None and n is None and k is None):
             raise TypeError("explain takes two arrays, or m, n and k")

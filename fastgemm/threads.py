@@ -26,13 +26,25 @@ def _checked(count: object) -> int:
     return int(number)
 
 
+def allowed(count: object) -> int:
+    """Return how many threads a call that asks for `count` may have: one in a build without OpenMP.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no number of threads.
+    """
+    number = _checked(count)
+    return number if _team.openmp else 1
+
+
 def set_num_threads(count: int) -> None:
     """Set how many threads a call may use, for the whole process.
 
     Parameters
     ----------
     count : int
-        1 to 1024.  Small products use fewer.
+        1 to 1024.  Small products use fewer.  A build without OpenMP has one thread, whatever is asked for.
 
     Examples
     --------
@@ -43,7 +55,7 @@ def set_num_threads(count: int) -> None:
     1
     >>> fastgemm.set_num_threads(before)
     """
-    _team.set_threads(_checked(count))
+    _team.set_threads(allowed(count))
 
 
 def get_num_threads() -> int:
@@ -74,7 +86,7 @@ def threads(count: int) -> Iterator[None]:
     ...     fastgemm.get_num_threads()
     1
     """
-    before = _team.swap_thread_limit(_checked(count))
+    before = _team.swap_thread_limit(allowed(count))
     try:
         yield
     finally:
@@ -95,13 +107,11 @@ def _from_environment(name: str) -> int | None:
 
 def default() -> int:
     """Return the number that a new process starts with."""
-    if not _team.openmp:
-        return 1
     for name in ("FASTGEMM_NUM_THREADS", "OMP_NUM_THREADS"):
         number = _from_environment(name)
         if number is not None:
-            return number
-    return min(cpu.cores(), MAX_THREADS)
+            return allowed(number)
+    return allowed(min(cpu.cores(), MAX_THREADS))
 
 
 _team.set_threads(default())

@@ -174,6 +174,35 @@ def test_other_flags_compile_again(build: ModuleType, tmp_path: Path, monkeypatc
     assert path.stat().st_mtime != 1
 
 
+def test_records_of_other_code_are_stale(build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash that records carry follows kernels, driver, heuristic and flags, and no comment."""
+    package = tmp_path / "fastgemm"
+    shutil.copytree(ROOT / "fastgemm", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    monkeypatch.setattr(build, "PACKAGE", package)
+    registry = build.load_registry()
+
+    def hashed() -> str:
+        return str(build.code_hash(registry, build.rendered(registry)))
+
+    before = hashed()
+    for name, change in {
+        "heuristic.py": "\nFEW_ROWS = 77\n",
+        "driver/_loops.pyx": "\ncdef int nothing\n",
+        "driver/abi.pxd": "\ncdef int nothing\n",
+        "kernels/simd.pxd": "\ncdef int nothing\n",
+        "kernels/gemv.pyx.tp": "\ncdef int nothing\n",
+    }.items():
+        path = package / name
+        text = path.read_text()
+        path.write_text(text + change)
+        assert hashed() != before, name
+        path.write_text(text + "\n    # a remark\n\n")
+        assert hashed() == before, name
+        path.write_text(text)
+    monkeypatch.setattr(build, "OPTIMISE", ["-O1"])
+    assert hashed() != before
+
+
 def test_a_compiler_that_is_not_there(build: ModuleType) -> None:
     assert "no-such-compiler" in build.complaint(["/no-such-compiler"], [], "int x;")
 

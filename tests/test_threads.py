@@ -14,6 +14,7 @@ from oracle import FLOATS, integers
 
 import fastgemm
 from fastgemm.driver import _team
+from fastgemm.threads import default
 
 SHAPES = [
     (1, 1, 1),
@@ -176,6 +177,37 @@ def test_bad_count_in_the_environment(child: Child, bad: str) -> None:
         "    print('told')\n"
     )
     assert child(code, FASTGEMM_NUM_THREADS=bad).stdout.strip() == "told"
+
+
+def test_a_build_without_openmp_says_one(child: Child) -> None:
+    """Whatever is asked for, the numbers that are reported are those of the one thread that computes."""
+    code = (
+        "import fastgemm\n"
+        "from fastgemm.threads import default\n"
+        "from fastgemm.driver import _team\n"
+        "_team.openmp = False\n"
+        "said = [default()]\n"
+        "fastgemm.set_num_threads(4)\n"
+        "said += [fastgemm.get_num_threads(), fastgemm.show_config(mode='dict')['threads']]\n"
+        "with fastgemm.threads(3):\n"
+        "    said += [fastgemm.get_num_threads()]\n"
+        "found = fastgemm.explain(m=999, n=999, k=999, num_threads=4)\n"
+        "print(*said, found.problem.threads, found.config.threads)\n"
+        "for bad in (0, 1025):\n"
+        "    try:\n"
+        "        fastgemm.set_num_threads(bad)\n"
+        "    except ValueError:\n"
+        "        print('refused')\n"
+    )
+    expected = ["1 1 1 1 1 1", "refused", "refused"]
+    assert child(code, FASTGEMM_NUM_THREADS="8").stdout.splitlines() == expected
+
+
+def test_a_bad_count_is_reported_without_openmp_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_team, "openmp", False)
+    monkeypatch.setenv("FASTGEMM_NUM_THREADS", "many")
+    with pytest.warns(RuntimeWarning, match="FASTGEMM_NUM_THREADS='many'"):
+        assert default() == 1
 
 
 def test_empty_count_in_the_environment(child: Child) -> None:

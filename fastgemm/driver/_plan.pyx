@@ -16,6 +16,11 @@ import numpy as np
 
 from fastgemm import registry
 
+cdef extern from *:
+    const char* FASTGEMM_CODE
+
+code = FASTGEMM_CODE.decode()
+
 cnp.import_array()
 _numpy_matmul = np.matmul
 

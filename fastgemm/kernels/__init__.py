@@ -20,7 +20,7 @@ import time
 from .. import cpu, registry
 from ..driver import _plan
 
-_loaded: dict[str, str] = {}
+_loaded: set[str] = set()
 _lock = threading.Lock()
 
 
@@ -83,21 +83,15 @@ def load(name: str) -> None:
         tier = registry.isa(name)
         if tier not in runnable():
             raise RuntimeError(f"kernels for {name} cannot run here")
-        kernel_set = ""
         for family in registry.FAMILIES:
             module = importlib.import_module(registry.module(family.name, tier))
             _plan.add_kernels(tier.level, module.tables())
-            kernel_set = module.KERNEL_HASH
-        _loaded[name] = kernel_set
+        _loaded.add(name)
 
 
 def kernel_hash() -> str:
-    """Return the hash of all kernel sources of this build, "" where no tier runs."""
-    tier = active_isa()
-    if tier is None:
-        return ""
-    load(tier.name)
-    return _loaded[tier.name]
+    """Return the hash of this build's sources (kernels, driver, heuristic, flags), "" where no tier runs."""
+    return "" if active_isa() is None else _plan.code
 
 
 def peak(dtype: str, isa: str, rounds: int = 20_000_000) -> tuple[int, float]:

@@ -25,6 +25,7 @@ One idea a module:
 ``journal``    the log of finished problems beside the database
 ``driver``     budget, cache of measurements, one problem from start to record
 ``report``     progress and the table at the end
+``words``      times, configurations and problems in a few words
 ``session``    a run of the command: many problems, one budget, what is kept
 ``strategies`` one file each, found by looking into the folder
 ============== =======================================================================

@@ -141,8 +141,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
-    from ..threads import get_num_threads
+    from ..threads import allowed, get_num_threads
 
+    if options.threads and allowed(max(options.threads)) < max(options.threads):
+        raise ShapeError("--threads: this build has no OpenMP, so every call runs on one thread")
     threads = options.threads or [get_num_threads()]
     found = shapes.product(map(shapes.parse, options.shapes), options.dtype or ["f32"], threads, options.layout)
     left_out: list[str] = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from .. import cpu, database, heuristic, kernels
 from ..database.writing import DEFAULT_NAME
 from ..problem import Problem
-from . import driver, journal, report, strategies
+from . import driver, journal, report, strategies, words
 from .journal import Entry
 from .live import LiveRunner
 from .space import Space
@@ -37,8 +37,8 @@ def preview(problems: list[Problem], options: Namespace) -> int:
     for problem in waiting:
         space = Space(problem, heuristic.config(problem))
         trials = min(options.trials or default or len(space), len(space))
-        print(f"{report.name(problem)}: {len(space)} configurations, at most {trials} trials")
-        print(f"    heuristic: {report.describe(space.start)}")
+        print(f"{words.name(problem)}: {len(space)} configurations, at most {trials} trials")
+        print(f"    heuristic: {words.describe(space.start)}")
     print(f"{len(waiting)} problems to tune, {len(problems) - len(waiting)} tuned before; database {path}")
     print("nothing was measured or written")
     return 0

@@ -1,0 +1,62 @@
+"""Times, configurations and problems in a few words, and the mean of ratios: for every report, without any extra."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import registry
+from ..problem import Config, Problem
+from .shapes import label
+
+
+def duration(seconds: float) -> str:
+    """Write a time with three digits and a unit.
+
+    Examples
+    --------
+    >>> duration(0.0001234), duration(2.5e-8), duration(float("nan"))
+    ('123 us', '25 ns', '-')
+    """
+    if not seconds < math.inf:
+        return "-"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def describe(config: Config) -> str:
+    """Write a configuration in a few words.
+
+    Examples
+    --------
+    >>> describe(Config("gemm", "v3", 6, 16, pack="b", threads=2, split="m"))
+    'gemm v3 6x16, pack b, 2 threads over m, mc 120 kc 1024 nc 1024'
+    """
+    if config.family == "numpy":
+        return "numpy"
+    threads = f"{config.threads} threads over {config.split}" if config.threads > 1 else "1 thread"
+    if not config.mr:
+        return f"{config.family} {config.isa}, {threads}"
+    blocks = f"mc {config.mc} kc {config.kc} nc {config.nc}"
+    return f"{config.family} {config.isa} {config.mr}x{config.nr}, pack {config.pack}, {threads}, {blocks}"
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Geometric mean of the finite positive ratios; NaN without any.
+
+    Examples
+    --------
+    >>> round(geometric_mean([2.0, 8.0, float("nan")]), 6)
+    4.0
+    """
+    logs = [math.log(ratio) for ratio in ratios if 0 < ratio < math.inf]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def name(problem: Problem) -> str:
+    """Write a problem in a few words: sizes, dtype, layout where it is not plain, threads."""
+    layout = "" if problem.layout == "nn" else f" {problem.layout}"
+    threads = f" {problem.threads} threads" if problem.threads > 1 else " 1 thread"
+    return f"{label(problem)} {registry.dtype(problem.dtype).numpy}{layout}{threads}"
