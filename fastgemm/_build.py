@@ -51,11 +51,11 @@ NUMPY_MACROS = [
     ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
-# Compiled once, for any x86-64; those of OPENMP hold a parallel region or a barrier.
+# Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = ("fastgemm.driver._loops", "fastgemm.driver._team", "fastgemm.driver._plan")
 RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction")
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
-OPENMP = ("fastgemm.driver._loops", "fastgemm.driver._team")
+OPENMP = ("fastgemm.driver._team",)
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,

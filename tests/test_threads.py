@@ -323,3 +323,36 @@ def test_small_stack() -> None:
         threading.stack_size(before)
     thread.join(60)
     assert answers == [True, True]
+
+
+# Large enough for pieces to be dealt out: rows, columns, items, columns of a matrix that is streamed, parts of k.
+DEALT = [
+    ((6000, 200), (200, 60)),
+    ((200, 500), (500, 1700)),
+    ((70, 60, 90), (70, 90, 300)),
+    ((5, 300, 200), (5, 200, 300)),
+    ((3000,), (3000, 3001)),
+    ((16, 60000), (60000, 16)),
+]
+
+
+@pytest.mark.parametrize("char", FLOATS)
+@pytest.mark.parametrize("shapes", DEALT, ids=str)
+def test_pieces_of_work(shapes: tuple[tuple[int, ...], ...], char: str) -> None:
+    """Every piece is computed once, whoever takes it, and a team that rests gives the same bits."""
+    a, b = (integers(shape, char, i) for i, shape in enumerate(shapes))
+    want = np.matmul(a, b)
+    for count in (2, 3, 5):
+        with fastgemm.threads(count):
+            for _ in range(3):
+                assert np.array_equal(fastgemm.matmul(a, b), want)
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(x.shape).astype(char) for x in (a, b))
+    with fastgemm.threads(2):
+        by_two = fastgemm.matmul(a, b)
+        _team.rest(60)
+        try:
+            alone = fastgemm.matmul(a, b)
+        finally:
+            _team.rest(0)
+    assert np.array_equal(by_two, alone)

@@ -10,9 +10,8 @@ Row and column panels are balanced: 13 rows in tiles of 8 run as 7 + 6, not 8 + 
 element types: pointers are bytes, widths are vectors, and the kernels do the rest.
 """
 
-from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, kernels_t, store_t
+from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, store_t
 from fastgemm.driver.structs cimport GEMV_CHUNK, call_t, ceil_div, cut, grid_t, plan_t, row_gap, share
-from fastgemm.driver.openmp cimport fg_barrier
 
 
 cdef void macrokernel(
@@ -71,9 +70,8 @@ cdef void macrokernel(
 cdef void blocked(
         const plan_t* plan, const call_t* call,
         Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
-        char* a_space, char* b_space, Py_ssize_t member, Py_ssize_t team) noexcept nogil:
-    # Rows row0 : row1 and vectors vec0 : vec1 of one product.  With a team above one, all its
-    # members run this with the same vectors and one b_space, which they pack together.
+        char* a_space, char* b_space) noexcept nogil:
+    # Rows row0 : row1 and vectors vec0 : vec1 of one product.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes
     cdef Py_ssize_t width = plan.n * t.part
@@ -100,18 +98,13 @@ cdef void blocked(
             kc = share(plan.k, pc + 1, kblocks) - p
             b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size
             if plan.pack_b:
-                if team > 1:
-                    fg_barrier()
                 v = 0
                 for j in range(j_grid.panels):
                     nv = j_grid.size + (1 if j < j_grid.larger else 0)
-                    if j % team == member:
-                        live = (nv - 1) * L + (tail if v + nv == vecs else L)
-                        t.pack_b(kc, live, nv, b + (v * L // t.part) * call.cs_b * size, call.rs_b, call.cs_b,
-                                 b_space + v * L * kc * size)
+                    live = (nv - 1) * L + (tail if v + nv == vecs else L)
+                    t.pack_b(kc, live, nv, b + (v * L // t.part) * call.cs_b * size, call.rs_b, call.cs_b,
+                             b_space + v * L * kc * size)
                     v += nv
-                if team > 1:
-                    fg_barrier()
             for ic in range(iblocks):
                 row = row0 + ic * mc
                 rows = mc if row + mc < row1 else row1 - row
@@ -157,6 +150,10 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef char* y
     cdef Py_ssize_t j = col0, p, n, k, inc_x
     cdef store_t store = call.store
+    # By the whole output, not by the part that is computed here: the kernels sum in orders of their own.
+    cdef gemv_t kernel = t.gemv_columns
+    if by_rows:
+        kernel = t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
     store.alpha_is_one = True
     while j < col1:
         n = n_chunk if j + n_chunk < col1 else col1 - j
@@ -172,10 +169,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
                 t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part)
                 x = x_space
                 inc_x = t.part
-            if by_rows:
-                t.gemv_rows(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
-            else:
-                t.gemv_columns(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
+            kernel(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
             store.beta_kind = 1
             p += k
         if not y_direct:

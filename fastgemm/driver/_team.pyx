@@ -5,106 +5,132 @@ from cython.parallel cimport parallel, threadid
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMV, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share,
+    FAMILY_GEMV, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share,
 )
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
-    fg_is_orphan, fg_team, fg_team_close, fg_team_fail, fg_team_open, fg_threads_init, fg_worker_enter, fg_worker_leave,
-    fg_workspace,
+    fg_is_orphan, fg_rest, fg_resting, fg_rests, fg_take, fg_team, fg_team_close, fg_team_done, fg_team_open,
+    fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
 )
 
 import os
 
+cdef enum:
+    LEAST_PIECES = 4    # grains for a thread below which the work is cut into equal shares: 60 us each
+
 openmp = bool(fg_has_openmp())
 
 
-cdef void product(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
-                  Py_ssize_t vec0, Py_ssize_t vec1, char* space) noexcept nogil:
-    # A rectangle of one product by one thread alone.
-    cdef Py_ssize_t per
+# ---- work ----------------------------------------------------------------------------------------------------------
+#
+# The work of a call is one length: the rows, the vectors of columns or the items that the plan's split names, of all
+# products of the stack one after the other.  Threads take pieces of it until nothing is left: the first ones three
+# quarters of an equal share, then smaller and smaller ones, so that a thread whose core another process takes away
+# leaves its work to the others.  Where the pieces begin changes no bit of the result.
+
+cdef void rectangle(
+        const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
+    # Units first : last of one product.
+    cdef Py_ssize_t vectors
     if plan.family == FAMILY_GEMV:
-        per = plan.kernels.length // plan.kernels.part
-        gemv(plan, call, vec0 * per, plan.n if vec1 * per > plan.n else vec1 * per, space)
-    else:
-        blocked(plan, call, row0, row1, vec0, vec1, space, space + plan.a_bytes, 0, 1)
-
-
-cdef void member_runs(const plan_t* plan, const call_t* call, char* space, char* shared_b,
-                      Py_ssize_t member, Py_ssize_t team) noexcept nogil:
-    # One thread's part of the whole call.
-    cdef call_t item = call[0]
-    cdef Py_ssize_t vectors = ceil_div(plan.n * plan.kernels.part, plan.kernels.length)
-    cdef Py_ssize_t first = 0, last = plan.batch, row0 = 0, row1 = plan.m, vec0 = 0, vec1 = vectors, _i
-    if team == 1:
-        pass
-    elif plan.split == SPLIT_BATCH:
-        first = share(plan.batch, member, team)
-        last = share(plan.batch, member + 1, team)
+        first, last = first * plan.unit, last * plan.unit
+        gemv(plan, call, first, plan.n if last > plan.n else last, space)
+        return
+    vectors = ceil_div(plan.n * plan.kernels.part, plan.kernels.length)
+    if plan.split == SPLIT_M:
+        blocked(plan, call, first, last, 0, vectors, space, space + plan.a_bytes)
     elif plan.split == SPLIT_N:
-        vec0 = share(vectors, member, team)
-        vec1 = share(vectors, member + 1, team)
+        blocked(plan, call, 0, plan.m, first, last, space, space + plan.a_bytes)
     else:
-        row0 = share(plan.m, member, team)
-        row1 = share(plan.m, member + 1, team)
-    item.a += first * call.step_a
-    item.b += first * call.step_b
-    item.c += first * call.step_c
-    if plan.direct:
-        for _i in range(last - first):
+        blocked(plan, call, 0, plan.m, 0, vectors, space, space + plan.a_bytes)
+
+
+cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
+    # Units first : last of the whole stack.
+    cdef call_t item = call[0]
+    cdef Py_ssize_t i = first // plan.units, begin, end
+    item.a += i * call.step_a
+    item.b += i * call.step_b
+    item.c += i * call.step_c
+    while first < last:
+        if plan.direct:
             macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False,
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
-            item.a += call.step_a
-            item.b += call.step_b
-            item.c += call.step_c
-        return
-    for _i in range(last - first):
-        if plan.split == SPLIT_M and plan.pack_b:
-            blocked(plan, &item, row0, row1, 0, vectors, space, shared_b, member, team)
-        elif row1 > row0 and vec1 > vec0:
-            product(plan, &item, row0, row1, vec0, vec1, space)
+            first += 1
+        else:
+            begin = first - i * plan.units
+            end = plan.units if plan.units < last - i * plan.units else last - i * plan.units
+            rectangle(plan, &item, begin, end, space)
+            first += end - begin
+        i += 1
         item.a += call.step_a
         item.b += call.step_b
         item.c += call.step_c
 
 
-cdef void member_sums(const plan_t* plan, const call_t* call, char* space, char* partials,
-                      Py_ssize_t member, Py_ssize_t team) noexcept nogil:
-    # Threads that share k: each computes an output of its own over its part of k, then they add up rows of all of
-    # them, in the order of the parts, so that the same plan gives the same bits.
+cdef Py_ssize_t member_runs(const plan_t* plan, const call_t* call, char* space, Py_ssize_t* taken,
+                            Py_ssize_t team) noexcept nogil:
+    # One thread's part of the whole call; returns the units that it did.
+    cdef Py_ssize_t total = plan.units * plan.batch, own, least = 1, first, count, done = 0
+    if total < LEAST_PIECES * team * plan.grain:
+        own = ceil_div(total, team)
+    else:
+        least = plan.grain
+        own = total * 3 // (4 * team) // least * least
+    while True:
+        count = fg_take(taken, total, team, own, least, &first)
+        if count == 0:
+            return done
+        piece(plan, call, first, first + count, space)
+        done += count
+
+
+# ---- sums over parts of k ------------------------------------------------------------------------------------------
+
+cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* partials,
+                    Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    # The product over one part of k, into an output of its own.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), gap = vectors * t.length
-    cdef Py_ssize_t first = share(plan.k, member, team), row0, row1, i
+    cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length)
+    cdef Py_ssize_t first = share(plan.k, part, parts)
     cdef plan_t own = plan[0]
     cdef call_t item = call[0]
-    cdef store_t store = call.store
-    own.k = share(plan.k, member + 1, team) - first
+    own.k = share(plan.k, part + 1, parts) - first
     item.a += first * call.cs_a * t.real_bytes
     item.b += first * call.rs_b * t.real_bytes
-    item.c = partials + member * plan.c_bytes
-    item.rs_c, item.cs_c = gap, t.part
+    item.c = partials + part * plan.c_bytes
+    item.rs_c, item.cs_c = vectors * t.length, t.part
     item.store.alpha_is_one, item.store.beta_kind = True, 0
     if own.k > 0:
-        blocked(&own, &item, 0, plan.m, 0, vectors, space, space + plan.a_bytes, 0, 1)
-    fg_barrier()
-    row0 = share(plan.m, member, team)
-    row1 = share(plan.m, member + 1, team)
-    for i in range(min(team, plan.k)):
+        blocked(&own, &item, 0, plan.m, 0, vectors, space, space + plan.a_bytes)
+
+
+cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, Py_ssize_t parts,
+                       Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
+    # Rows row0 : row1 of all partial outputs, added in the order of the parts: the same plan gives the same bits.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t gap = ceil_div(plan.n * t.part, t.length) * t.length, i
+    cdef store_t store = call.store
+    for i in range(min(parts, plan.k)):
         t.update(row1 - row0, plan.n, partials + i * plan.c_bytes + row0 * gap * t.real_bytes, gap,
                  call.c + row0 * call.rs_c * t.real_bytes, call.rs_c, call.cs_c, &store)
         store.beta_kind = 1
 
 
+# ---- threads -------------------------------------------------------------------------------------------------------
+
 cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept nogil:
     cdef fg_team team
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = threads * plan.c_bytes
+    cdef Py_ssize_t taken = 0, total = threads if plan.split == SPLIT_K else plan.units * plan.batch, done, part
     cdef int id, size
     cdef char* space
-    cdef char* shared = NULL
+    cdef char* callers = NULL
     if bytes + partials:
-        # The caller's: its own blocks, B's block that all share, the partial outputs.
-        shared = <char*>fg_workspace(bytes + partials)
-        if shared == NULL:
+        # The caller's: its own blocks, and the partial outputs of all.
+        callers = <char*>fg_workspace(bytes + partials)
+        if callers == NULL:
             return -1
     fg_team_open(&team)
     with parallel(num_threads=threads):
@@ -112,38 +138,66 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         size = fg_team_size()
         fg_worker_enter(&team, id)
         space = NULL
+        done = 0
         if bytes:
             # The caller's own is in use already: asking again must not move it.
-            space = shared if id == 0 else <char*>fg_workspace(bytes)
-            if space == NULL:
-                fg_team_fail(&team)
-            # Nobody writes to C before everybody has room to work in.
+            space = callers if id == 0 else <char*>fg_workspace(bytes)
+        # A worker that gets no memory takes nothing, and the others do its part.
+        if space != NULL or bytes == 0:
+            if plan.split == SPLIT_K:
+                # OpenMP may give fewer threads than asked for: the parts stay those of the plan.
+                while fg_take(&taken, threads, threads, 1, 1, &part):
+                    part_of_k(plan, call, space, callers + bytes, part, threads)
+                    done += 1
+            else:
+                done = member_runs(plan, call, space, &taken, size)
+        if id == 0:
+            fg_team_done(&team, <double>done / <double>total)
+        if plan.split == SPLIT_K:
             fg_barrier()
-        if team.failed:
-            pass
-        elif plan.split == SPLIT_K:
-            member_sums(plan, call, space, shared + bytes, id, size)
-        else:
-            member_runs(plan, call, space, shared + plan.a_bytes, id, size)
+            sum_of_parts(plan, call, callers + bytes, threads, share(plan.m, id, size), share(plan.m, id + 1, size))
         fg_worker_leave(&team, id)
     fg_team_close(&team)
-    return -1 if team.failed else 0
+    return 0
 
 
-cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
+cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
+    cdef size_t bytes = plan.a_bytes + plan.b_bytes
+    cdef size_t partials = plan.threads * plan.c_bytes
     cdef char* space = NULL
-    if plan.threads > 1 and not fg_is_orphan and not fg_in_parallel():
-        return run_team(plan, call, plan.threads)
+    cdef int part
     if plan.direct and plan.batch == 1:
         macrokernel(plan, call, &call.store, call.a, call.rs_a, call.cs_a, False, call.b, False,
                     0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
         return 0
-    if plan.a_bytes + plan.b_bytes:
-        space = <char*>fg_workspace(plan.a_bytes + plan.b_bytes)
+    if bytes + partials:
+        space = <char*>fg_workspace(bytes + partials)
         if space == NULL:
             return -1
-    member_runs(plan, call, space, space + plan.a_bytes, 0, 1)
+    if partials:
+        # The parts of the plan, one after the other: the bits of a team.
+        for part in range(plan.threads):
+            part_of_k(plan, call, space, space + bytes, part, plan.threads)
+        sum_of_parts(plan, call, space + bytes, plan.threads, 0, plan.m)
+    else:
+        piece(plan, call, 0, plan.units * plan.batch, space)
     return 0
+
+
+cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
+    if plan.threads > 1 and not fg_is_orphan and not fg_in_parallel() and not fg_resting():
+        return run_team(plan, call, plan.threads)
+    return run_alone(plan, call)
+
+
+def rests():
+    """How often calls have gone on with one thread for a while because a team was slower than that."""
+    return fg_rests()
+
+
+def rest(double seconds):
+    """Let calls do without a team for so long."""
+    fg_rest(seconds)
 
 
 # ---- how many threads ----------------------------------------------------------------------------------------------

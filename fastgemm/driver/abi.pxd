@@ -73,4 +73,5 @@ cdef struct kernels_t:
     update_t update
     peak_t peak
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
+    gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column

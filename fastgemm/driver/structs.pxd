@@ -39,6 +39,9 @@ cdef struct plan_t:
     Py_ssize_t ncv              # vectors
     size_t a_bytes, b_bytes     # workspace of a thread
     size_t c_bytes              # of a partial output, where threads share k: kept by the caller, one a thread
+    Py_ssize_t units            # of one product, that threads share: rows, vectors, columns / unit, or 1
+    Py_ssize_t unit             # columns of a unit of gemv
+    Py_ssize_t grain            # units of the smallest piece that is dealt out
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
     grid_t rows, vectors        # a direct product's panels
     int tail                    # live components of C's last vector
