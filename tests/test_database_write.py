@@ -16,7 +16,7 @@ import pytest
 from database_samples import BAD_FILES, CPU, KERNELS, SOUND, document, load, record
 
 from fastgemm import database, registry
-from fastgemm.database import writing
+from fastgemm.database import files
 from fastgemm.problem import Config, Problem, Record
 
 
@@ -184,8 +184,8 @@ def test_only_the_database_and_its_lock_remain(user_file: Path) -> None:
 
 def test_lock_that_is_never_given_back(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fcntl")
-    monkeypatch.setattr(writing, "LOCK_SECONDS", 0.1)
-    with writing._locked(user_file), pytest.raises(TimeoutError, match="locked by another process"):
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    with files.locked(user_file), pytest.raises(TimeoutError, match="locked by another process"):
         database.write(user_file, [record()], cpu=CPU)
     assert database.write(user_file, [record()], cpu=CPU) == 1
 
@@ -226,7 +226,7 @@ KILLED = """
     write(sys.argv[1], [record], cpu=sys.argv[2])
 """
 MOMENTS: dict[str, str] = {
-    "with the lock": "writing._merge = stop",
+    "with the lock": "writing.contents = stop",
     "file half written": "os.fsync = stop",
     "before the replacement": "os.replace = stop",
 }

@@ -28,9 +28,21 @@ from .. import cpu as _cpu
 from ..problem import Record
 from .lookup import Database, FileReport
 from .reading import Contents, contents
-from .writing import DEFAULT_NAME, remove, write
+from .writing import DEFAULT_NAME, merge, remove, write
 
-__all__ = ["Database", "DatabaseWarning", "FileReport", "bundled_path", "load", "read", "remove", "user_path", "write"]
+__all__ = [
+    "Database",
+    "DatabaseWarning",
+    "FileReport",
+    "bundled_path",
+    "load",
+    "merge",
+    "read",
+    "read_groups",
+    "remove",
+    "user_path",
+    "write",
+]
 
 SCHEMA_NAME = "schema.json"
 
@@ -122,6 +134,31 @@ def read(path: Path | str, *, cpu: str | None = None, kernels: str | None = None
     """
     read_from = contents(Path(path), only=(cpu, kernels)) or Contents()
     return read_from.records, read_from.problems
+
+
+def read_groups(path: Path | str) -> tuple[dict[tuple[str, str], list[Record]], list[str]]:
+    """Read all of a database file, whatever CPU and kernel set its records are for.
+
+    Parameters
+    ----------
+    path : path
+        The file; a missing one is empty.
+
+    Returns
+    -------
+    groups : dict
+        The records that pass every check, by CPU key and kernel set.
+    problems : list of str
+        What was wrong with the rest; empty for a sound file.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> database.read_groups("no-such-file.json")
+    ({}, [])
+    """
+    read_from = contents(Path(path)) or Contents()
+    return read_from.groups, read_from.problems
 
 
 def bundled_path() -> Path | None:

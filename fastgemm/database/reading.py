@@ -58,6 +58,8 @@ class Contents:
     """
 
     records: list[Record] = field(default_factory=list)
+    # The same by CPU key and kernel set; a group of the file may be there without a record.
+    groups: dict[tuple[str, str], list[Record]] = field(default_factory=dict)
     malformed: int = 0
     others: int = 0
     problems: list[str] = field(default_factory=list)
@@ -144,9 +146,12 @@ def _group(found: Contents, group: Any, only: tuple[str | None, str | None]) -> 
         found.others += len(records)
         found.foreign.append(group)
         return
+    group_records = found.groups.setdefault(names, [])
     for at, record in enumerate(records):
         try:
-            found.records.append(decode(record, kernels))
+            made = decode(record, kernels)
+            found.records.append(made)
+            group_records.append(made)
         except (TypeError, ValueError) as error:
             found.malformed += 1
             found.problems.append(_short(f"record {at} for {cpu!r}: {error}"))

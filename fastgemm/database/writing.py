@@ -17,27 +17,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import stat
-import time
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import cpu as _cpu
 from ..problem import Problem, Record
-from .reading import SCHEMA, SHARED, contents, decode
-
-try:
-    import fcntl
-except ImportError:  # no POSIX: the last of two simultaneous writers wins
-    fcntl = None  # type: ignore[assignment]
+from .files import locked, replace
+from .reading import SCHEMA, SHARED, Contents, contents, decode, parse
 
 DEFAULT_NAME = "tuning.json"
-# The lock is held for milliseconds; whoever has it this long is stopped or stuck.
-LOCK_SECONDS = 30.0
 
 
 def write(
@@ -101,9 +92,47 @@ def write(
         groups.setdefault(name, []).append(decode(json.loads(_line(record)), name))
     target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    replaced = set(instead_of)
-    with _locked(target):
-        return sum(_merge(target, key, name, new, replaced) for name, new in groups.items())
+    changes = [_Change(key, name, new, set(instead_of)) for name, new in groups.items()]
+    return _apply(target, changes)
+
+
+def merge(path: Path | str, groups: Mapping[tuple[str, str], Iterable[Record]]) -> int:
+    """Merge the records of several CPUs and kernel sets into a file, all at once.
+
+    Parameters
+    ----------
+    path : path
+        The file, or a folder, where it is ``tuning.json``.  Made when missing.
+    groups : mapping
+        Records by CPU key and kernel set, as `read_groups` gives them.
+
+    Returns
+    -------
+    int
+        How many of the records are new to the file, or better than those in it.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        As `write` does.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fastgemm import database
+    >>> from fastgemm.problem import Config, Problem, Record
+    >>> record = Record(Problem("f32", 64, 64, 64), Config(mr=6, nr=16), 1e-5, 2e-5, kernels="abc")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     database.merge(folder, {("a cpu", "abc"): [record], ("another", "abc"): [record]})
+    2
+    """
+    changes = [
+        _Change(cpu, kernels, [decode(json.loads(_line(record)), kernels) for record in records])
+        for (cpu, kernels), records in groups.items()
+    ]
+    target = _target(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return _apply(target, changes)
 
 
 def remove(path: Path | str, records: Iterable[Record], *, cpu: str | None = None) -> int:
@@ -148,8 +177,7 @@ def remove(path: Path | str, records: Iterable[Record], *, cpu: str | None = Non
     target = _target(path)
     if not target.exists():
         return 0
-    with _locked(target):
-        return sum(_merge(target, key, name, [], unwanted, removing=True) for name, unwanted in groups.items())
+    return _apply(target, [_Change(key, name, [], unwanted, removing=True) for name, unwanted in groups.items()])
 
 
 def _target(path: Path | str) -> Path:
@@ -162,36 +190,56 @@ def _target(path: Path | str) -> Path:
     return target
 
 
-def _merge(
-    target: Path, cpu: str, kernels: str, new: list[Record], replaced: set[Record], removing: bool = False
-) -> int:
-    """Bring one group up to date; return the number of records that changed."""
-    old = contents(target, only=(cpu, kernels))
+@dataclass
+class _Change:
+    """What becomes of one group: records to merge, and which of the file's make way for them, or go altogether."""
+
+    cpu: str
+    kernels: str
+    new: list[Record]
+    replaced: set[Record] = field(default_factory=set)
+    removing: bool = False
+
+
+def _apply(target: Path, changes: Sequence[_Change]) -> int:
+    """Bring groups up to date under the lock, by one replacement of the file; return how many records changed."""
+    text: str | None = None
+    count = 0
+    with locked(target):
+        for change in changes:
+            only = (change.cpu, change.kernels)
+            old = contents(target, only) if text is None else parse(text.encode("ascii"), only)
+            if old is not None and old.newer:
+                raise ValueError(f"{target}: {old.problems[0]}")
+            if old is not None and old.problems and text is None:  # this raises where there is no permission to read
+                shutil.copyfile(target, target.with_name(target.name + ".damaged"))
+            changed, after = _changed(old or Contents(), change)
+            if changed or old is None or old.problems:
+                text = after
+            count += changed
+        if text is not None:
+            replace(target, text)
+    return count
+
+
+def _changed(old: Contents, change: _Change) -> tuple[int, str]:
     best: dict[Problem, Record] = {}
-    foreign: list[dict[str, Any]] = []
-    if old is not None:
-        if old.newer:
-            raise ValueError(f"{target}: {old.problems[0]}")
-        if old.problems:  # this raises where there is no permission to read
-            shutil.copyfile(target, target.with_name(target.name + ".damaged"))
-        for record in old.records:
-            _keep(best, record)
-        foreign = old.foreign
-    before = len(best)
-    if removing:
-        best = {problem: record for problem, record in best.items() if record not in replaced}
-    changed = before - len(best) + sum([_keep(best, record, replaced) for record in new])
-    if changed or old is None or old.problems:
-        _replace(target, _text(cpu, kernels, best, foreign))
-    return changed
+    for record in old.records:
+        _keep(best, record)
+    before = dict(best)
+    if change.removing:
+        best = {problem: record for problem, record in best.items() if record not in change.replaced}
+    for record in change.new:
+        _keep(best, record, change.replaced)
+    count = len(before.keys() - best.keys()) + sum(before.get(problem) != best[problem] for problem in best)
+    return count, _text(change.cpu, change.kernels, best, old.foreign)
 
 
-def _keep(best: dict[Problem, Record], record: Record, replaced: Collection[Record] = ()) -> bool:
+def _keep(best: dict[Problem, Record], record: Record, replaced: Collection[Record] = ()) -> None:
     known = best.get(record.problem)
     if known is not None and (known == record or (known not in replaced and known.gain >= record.gain)):
-        return False
+        return
     best[record.problem] = record
-    return True
 
 
 def _line(record: Record) -> str:
@@ -201,16 +249,28 @@ def _line(record: Record) -> str:
 def _text(cpu: str, kernels: str, best: dict[Problem, Record], foreign: list[dict[str, Any]]) -> str:
     """Return the whole file, one record a line, so that a diff shows what changed."""
 
-    def order(problem: Problem) -> tuple[object, ...]:
-        return tuple(asdict(problem).values())
-
-    own = [_line(best[problem]) for problem in sorted(best, key=order)]
-    groups = [(cpu, kernels, own)]
+    groups = [(cpu, kernels, _lines(best.values()))]
     groups += [(other["cpu"], other["kernels"], _portable(other["records"])) for other in foreign]
+    return _document(groups)
+
+
+def text_of(groups: Mapping[tuple[str, str], Iterable[Record]]) -> str:
+    """Return the text of a database file that holds these records, by CPU key and kernel set."""
+    return _document([(cpu, kernels, _lines(records)) for (cpu, kernels), records in groups.items()])
+
+
+def _lines(records: Iterable[Record]) -> list[str]:
+    def order(record: Record) -> tuple[object, ...]:
+        return tuple(asdict(record.problem).values())
+
+    return [_line(record) for record in sorted(records, key=order)]
+
+
+def _document(groups: list[tuple[str, str, list[str]]]) -> str:
     blocks = []
-    for cpu_, kernels_, lines in sorted(groups):
-        head = f'  {{"cpu": {json.dumps(cpu_)}, "kernels": {json.dumps(kernels_)}, "records": ['
-        blocks.append(head + ("\n    " + ",\n    ".join(lines) + "\n  ]}" if lines else "]}"))
+    for cpu, kernels, lines in sorted(group for group in groups if group[2]):
+        head = f'  {{"cpu": {json.dumps(cpu)}, "kernels": {json.dumps(kernels)}, "records": ['
+        blocks.append(head + "\n    " + ",\n    ".join(lines) + "\n  ]}")
     return f'{{"schema": {SCHEMA}, "groups": [\n' + ",\n".join(blocks) + "\n]}\n"
 
 
@@ -222,51 +282,3 @@ def _portable(records: list[Any]) -> list[str]:
         with contextlib.suppress(ValueError, RecursionError):
             lines.append(json.dumps(record, allow_nan=False))
     return lines
-
-
-def _replace(target: Path, text: str) -> None:
-    # Under the lock nobody else has this name; what a killed writer left is overwritten.
-    part = target.with_name(f".{target.name}.part" if fcntl else f".{target.name}.{os.getpid()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(part, flags, 0o666), "w", encoding="ascii") as file:
-        with contextlib.suppress(FileNotFoundError, AttributeError):
-            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, target)
-    # The new name is on the disk only when the folder is.
-    with contextlib.suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-@contextlib.contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Hold the lock of a database file.
-
-    The lock is a file of its own, because the database file is replaced, and it is never
-    removed: a process may be waiting on it that would then hold a lock nobody else sees.
-    """
-    if fcntl is None:
-        yield
-        return
-    lock = target.with_name(f".{target.name}.lock")
-    with open(lock, "ab") as file:
-        until = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise TimeoutError(f"{lock} has been locked by another process for {LOCK_SECONDS:.0f} s") from None
-                time.sleep(0.01)
-        try:
-            yield
-        finally:
-            # Closing is not enough: a child forked meanwhile has the same open file.
-            fcntl.flock(file, fcntl.LOCK_UN)

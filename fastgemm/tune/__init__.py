@@ -24,6 +24,8 @@ One idea a module:
 ``compare``    the paired final that a record must win
 ``journal``    the log of finished problems beside the database
 ``driver``     budget, cache of measurements, one problem from start to record
+``db``         the command for database files: show, check, merge, export, prune
+``recheck``    whether the gains of a database hold, in fresh processes
 ``report``     progress and the table at the end
 ``words``      times, configurations and problems in a few words
 ``session``    a run of the command: many problems, one budget, what is kept

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import registry
 from ..problem import LAYOUTS, MAX_THREADS, Problem
-from . import shapes, strategies
+from . import db, shapes, strategies
 from .measure import footprint
 from .shapes import ShapeError
 
@@ -45,6 +45,9 @@ examples:
   look before you run
     python -m fastgemm.tune --shapes 1024x1024x1024 --dry-run
 
+  the records: list, check, merge, export and prune them
+    python -m fastgemm.tune db --help
+
 files:
   A CSV file has the columns M, N, K and, where wanted, batch, transA, transB (0 or 1),
   dtype and layout (row, col, or two of the letters n, t, g). A log says which dtypes and how
@@ -65,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
     parser = _parser()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["db"]:
+        with _extras():
+            return db.main(arguments[1:])
     if not arguments:
         parser.print_usage(sys.stderr)
         print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
@@ -97,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --from-log FILE) [options]",
+        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --from-log FILE) [options]\n       {PROG} db --help",
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what to tune")

@@ -1,0 +1,277 @@
+"""The command ``python -m fastgemm.tune db``: look at database files, check, merge, export and prune them."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .. import cpu, database, kernels, registry
+from ..database.files import replace
+from ..database.writing import DEFAULT_NAME, text_of
+from ..problem import Record
+from .shapes import label
+from .words import describe, duration, geometric_mean
+
+PROG = "python -m fastgemm.tune db"
+
+DESCRIPTION = """\
+Look at tuning databases, check them, put them together, cut them down.
+
+A database is a JSON file of groups; a group names the CPU key and the kernel set that its
+records were measured with, and only the groups of this CPU and this build are used here. So
+one file may hold the records of a fleet of machines and of several versions.
+"""
+
+EPILOG = """\
+examples:
+  what calls on this machine use, with the gains that were measured
+    python -m fastgemm.tune db show
+
+  is a file sound? and do its gains still hold, measured anew in fresh processes?
+    python -m fastgemm.tune db check tuning.json
+    python -m fastgemm.tune db check tuning.json --measure
+
+  records of several machines into one file
+    python -m fastgemm.tune db merge fleet.json host1.json host2.json
+
+  this machine's records, to ship them; all as a table for a spreadsheet
+    python -m fastgemm.tune db export fleet.json --this-cpu --to cpu.json
+    python -m fastgemm.tune db export fleet.json --to table.csv
+
+  drop what no build like this one can use, and gains below 5 percent
+    python -m fastgemm.tune db prune tuning.json --stale --below 1.05
+
+exit status: 0 done; 1 a file is damaged, a record does not hold, or nothing could be written; 2 wrong usage.
+Files are replaced in one step, under the lock that tuners take: nothing is ever half-written.
+"""
+
+Groups = dict[tuple[str, str], list[Record]]
+COLUMNS = (
+    *("cpu", "kernels", "dtype", "M", "N", "K", "batch", "layout", "threads", "configuration"),
+    *("seconds", "untuned_seconds", "gain", "gflops", "trials", "strategy", "date"),
+)
+
+
+class Unusable(Exception):
+    """The command cannot do what it was asked for; the message says why."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (Unusable, OSError, ValueError) as error:
+        print(f"{PROG} {options.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(PROG, description=DESCRIPTION, epilog=EPILOG, formatter_class=form)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{show,check,merge,export,prune}")
+
+    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+        made.set_defaults(run=run, error=made.error)
+        return made
+
+    files = "database files; by default those that calls read here: the shipped ones and yours"
+    show = command("show", _show, "list the records, group by group")
+    show.add_argument("files", nargs="*", type=Path, metavar="FILE", help=files)
+    show.add_argument("--all", action="store_true", help="list the records of other CPUs and builds too")
+    check = command("check", _check, "say what is wrong with a file; with --measure, whether its gains hold")
+    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help=files)
+    check.add_argument(
+        "--measure",
+        action="store_true",
+        help="time this machine's records against the untuned configuration, each in a process of its own; "
+        "prints the geometric mean and the least gain",
+    )
+    check.add_argument("--remove", action="store_true", help="with --measure: take out the records that do not hold")
+    check.add_argument("--seed", type=int, default=0, metavar="N", help="of the operands (default: 0)")
+    merge = command("merge", _merge, "put the records of files into one; of two for the same, the greater gain stays")
+    merge.add_argument("into", type=Path, metavar="INTO", help="the file that takes them in; made when missing")
+    merge.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="where they come from; they stay as they are"
+    )
+    merge.add_argument("--skip-damaged", action="store_true", help="take what can be read of a damaged file")
+    export = command("export", _export, "write a selection to a new file: JSON, or CSV by its name")
+    export.add_argument("file", type=Path, metavar="FILE", help="a database file")
+    export.add_argument("--to", type=Path, required=True, metavar="OUT", help="the new file, .json or .csv; - prints")
+    export.add_argument("--force", action="store_true", help="replace OUT if it is there")
+    _choose(export)
+    prune = command("prune", _prune, "take records out of a file")
+    prune.add_argument("file", type=Path, metavar="FILE", help="a database file")
+    prune.add_argument("--stale", action="store_true", help="those of other kernel sets than this build's")
+    prune.add_argument("--other-cpus", action="store_true", help="those of other CPUs than this one")
+    prune.add_argument("--below", type=_ratio, metavar="GAIN", help="those with a smaller gain; 1.05 for instance")
+    prune.add_argument("--dry-run", action="store_true", help="only say how many they are")
+    return parser
+
+
+def _choose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--this-cpu", action="store_true", help="only records of this CPU")
+    parser.add_argument("--this-build", action="store_true", help="only records of this build's kernel set")
+
+
+def _ratio(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a ratio above zero, such as 1.05")
+    return value
+
+
+def _show(options: argparse.Namespace) -> int:
+    damaged = 0
+    for path in _paths(options.files):
+        groups, problems = database.read_groups(path)
+        damaged += bool(problems)
+        print(f"{path}: {_count(groups)} records" + (f", damaged: {problems[0]}" if problems else ""))
+        for (key, kernel_set), records in sorted(groups.items()):
+            here = _here(key, kernel_set)
+            gain = geometric_mean([record.gain for record in records])
+            print(f"  {key}, kernels {kernel_set}{here}: {len(records)} records, mean gain {gain:.2f}")
+            for record in records if options.all or not here else ():
+                p = record.problem
+                print(
+                    f"    {label(p)} {registry.dtype(p.dtype).numpy} {p.layout} {p.threads}t: "
+                    f"{duration(record.baseline_seconds)} -> {duration(record.seconds)} ({record.gain:.2f}), "
+                    f"{describe(record.config)}  [{record.strategy}, {record.trials} trials, {record.date}]"
+                )
+    return int(damaged > 0)
+
+
+def _check(options: argparse.Namespace) -> int:
+    if options.remove and not options.measure:
+        options.error("--remove goes with --measure, which finds out what to remove")
+    bad = 0
+    for path in _paths(options.files):
+        groups, problems = database.read_groups(path)
+        used = len(groups.get((cpu.key(), kernels.kernel_hash()), ()))
+        print(f"{path}: {_count(groups)} sound records, {used} of them for this CPU and build")
+        for problem in problems:
+            print(f"  {problem}")
+        bad += bool(problems)
+        if options.measure:
+            from . import recheck
+
+            failed = recheck.check(path, options.seed)
+            if failed and options.remove:
+                print(f"removed {database.remove(path, failed)} records from {path}")
+            bad += bool(failed)
+    return int(bad > 0)
+
+
+def _merge(options: argparse.Namespace) -> int:
+    found: Groups = {}
+    for path in options.files:
+        groups, problems = _read(path)
+        if problems and not options.skip_damaged:
+            raise Unusable(f"{path} is damaged: {problems[0]} (db check says more; --skip-damaged takes the rest)")
+        for problem in problems:
+            print(f"left out of {path}: {problem}", file=sys.stderr)
+        for names, records in groups.items():
+            found.setdefault(names, []).extend(records)
+    changed = database.merge(options.into, found)
+    print(f"{options.into}: {changed} of {_count(found)} records are new or better")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    groups, problems = _read(options.file)
+    if problems:
+        raise Unusable(f"{options.file} is damaged: {problems[0]}")
+    chosen = {
+        (key, kernel_set): records
+        for (key, kernel_set), records in sorted(groups.items())
+        if (not options.this_cpu or key == cpu.key())
+        and (not options.this_build or kernel_set == kernels.kernel_hash())
+    }
+    if not _count(chosen):
+        raise Unusable(f"no such records in {options.file}")
+    if str(options.to) == "-":
+        print(text_of(chosen), end="")
+        return 0
+    if options.to.suffix not in (".json", ".csv"):
+        options.error(f"{options.to}: the name must end in .json or .csv")
+    if options.to.exists() and not options.force:
+        raise Unusable(f"{options.to} is there already; --force replaces it")
+    if options.to.exists() and os.path.samefile(options.to, options.file):
+        raise Unusable("OUT must not be the file itself; prune takes records out of it")
+    replace(options.to, _table(chosen) if options.to.suffix == ".csv" else text_of(chosen))
+    print(f"{options.to}: {_count(chosen)} records")
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    if not (options.stale or options.other_cpus or options.below):
+        options.error("say what to take out: --stale, --other-cpus, --below GAIN")
+    groups, _ = _read(options.file)
+    removed = 0
+    for (key, kernel_set), records in groups.items():
+        whole = (options.stale and kernel_set != kernels.kernel_hash()) or (options.other_cpus and key != cpu.key())
+        unwanted = [r for r in records if whole or (options.below is not None and r.gain < options.below)]
+        removed += len(unwanted) if options.dry_run else database.remove(options.file, unwanted, cpu=key)
+    verb = "would be taken out" if options.dry_run else "taken out"
+    print(f"{options.file}: {removed} of {_count(groups)} records {verb}")
+    return 0
+
+
+def _paths(given: Sequence[Path]) -> list[Path]:
+    """Return the files to read: those given, or those that calls read, as far as they are there."""
+    if not given:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", database.DatabaseWarning)  # the command says what is wrong itself
+            found = [report.path for report in database.load(kernels=kernels.kernel_hash()).files]
+        if not found:
+            raise Unusable(f"no database yet; tuning makes {database.user_path()}")
+        return found
+    for path in given:
+        if not path.exists():
+            raise Unusable(f"{path}: no such file")
+    return [path / DEFAULT_NAME if path.is_dir() else path for path in given]
+
+
+def _read(path: Path) -> tuple[Groups, list[str]]:
+    (found,) = _paths([path])
+    return database.read_groups(found)
+
+
+def _here(key: str, kernel_set: str) -> str:
+    """Why the records of a group are not used here; "" for those that are."""
+    reasons = ["another CPU"] if key != cpu.key() else []
+    reasons += ["another build"] if kernel_set != kernels.kernel_hash() else []
+    return f" ({', '.join(reasons)}: not used here)" if reasons else ""
+
+
+def _count(groups: Groups) -> int:
+    return sum(map(len, groups.values()))
+
+
+def _table(groups: Groups) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows(groups))
+    return out.getvalue()
+
+
+def _rows(groups: Groups) -> Iterable[Sequence[object]]:
+    for (key, kernel_set), records in groups.items():
+        for r in records:
+            p = r.problem
+            product = (registry.dtype(p.dtype).numpy, p.m, p.n, p.k, p.batch, p.layout, p.threads, describe(r.config))
+            measured = (r.seconds, r.baseline_seconds, f"{r.gain:.4f}", f"{r.gflops:.2f}")
+            yield (key, kernel_set, *product, *measured, r.trials, r.strategy, r.date)
