@@ -40,9 +40,9 @@ import cases
 import peers
 import progress
 import workers
-from load import Load, Quiet
+from load import Load, Quiet, busy
 
-SETTINGS = ("rounds", "sample", "statistic", "operands", "reuse_out")
+SETTINGS = ("rounds", "sample", "statistic", "operands", "reuse_out", "busy")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -96,6 +96,9 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--statistic", choices=("best", "median"), default="best", help="what stands for the samples")
     how.add_argument(
         "--operands", choices=("hot", "rotated"), default="hot", help="same arrays every call, or many in turn"
+    )
+    how.add_argument(
+        "--busy", type=int, default=0, metavar="N", help="keep N cores busy by other processes meanwhile (default 0)"
     )
     how.add_argument("--reuse-out", action="store_true", help="write to one output instead of a fresh one a call")
     how.add_argument(
@@ -218,10 +221,10 @@ def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, A
         {"case": case.to_dict(), "reason": f"needs {case.bytes * copies / 2**30:.1f} GiB, limit {limit / 2**30:.1f}"}
         for case in over
     ]
-    load, quiet = Load(), Quiet(options.patience)
+    load, quiet = Load(), Quiet(0 if options.busy else options.patience)
     run: Run | None = None
     try:
-        with progress.bar("comparing", len(fits) * len(options.threads)) as bar:
+        with busy(options.busy), progress.bar("comparing", len(fits) * len(options.threads)) as bar:
             for threads in options.threads:
                 run = Run(options, threads, quiet)
                 document["libraries"][str(threads)] = run.about

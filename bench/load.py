@@ -6,11 +6,22 @@ no statistic repairs that: the reader has to know.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import resource
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+
+COMPUTE = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()
+while True: pass
+"""
 
 
 class Load:
@@ -46,6 +57,20 @@ class Quiet:
             time.sleep(self.STEP)
             calm = calm + 1 if running() <= 1 else 0
         self.left -= max(0.0, time.monotonic() - start - 2 * self.CALM * self.STEP)
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep so many cores busy by processes that compute for ever, as a neighbour on a shared machine does."""
+    # They end with this process, even where it is killed: their input closes.
+    crew = [subprocess.Popen([sys.executable, "-c", COMPUTE], stdin=subprocess.PIPE) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in crew:
+            process.kill()
+        for process in crew:
+            process.communicate()
 
 
 def running() -> int:

@@ -90,7 +90,9 @@ def text(document: dict[str, Any], worst: int = 10) -> str:
     out += [f"  {settings['operands']} operands, {fresh}; {counts}"]
     if document["interrupted"]:
         out.append("INTERRUPTED: what follows covers the shapes that were finished.")
-    if document.get("foreign_load", 0.0) > BUSY:
+    if settings.get("busy"):
+        out.append(f"  {settings['busy']} other process(es) computed meanwhile, as asked for")
+    elif document.get("foreign_load", 0.0) > BUSY:
         out.append(
             f"WARNING: other processes kept {document['foreign_load']:.2f} cores busy during this run; "
             "figures of several threads above all are not to be trusted."
@@ -113,8 +115,36 @@ def text(document: dict[str, Any], worst: int = 10) -> str:
             count = sum(peer in row.left_out for row in group.rows)
             if count:
                 out.append(f"{peer}: {count} shapes do not count, the call through ctypes is too large a part of them")
+    out += _scaling(document)
     out += _left_out(document)
     return "\n".join(out)
+
+
+def _scaling(document: dict[str, Any]) -> list[str]:
+    # What more threads are worth, for every library by itself.
+    found: dict[tuple[str, int], list[tuple[dict[str, Any], Comparison]]] = {}
+    alone: dict[tuple[str, str], Comparison] = {}
+    for group in groups(document):
+        for row in group.rows:
+            shape = {name: value for name, value in row.shape.items() if name != "threads"}
+            if group.threads == 1:
+                alone[group.dtype, str(shape)] = row
+            else:
+                found.setdefault((group.dtype, group.threads), []).append((shape, row))
+    lines = []
+    for (dtype, threads), rows in found.items():
+        for name in [document["subject"], *document["peers"]]:
+            gains: dict[str, list[float]] = {"total": []}
+            for shape, row in rows:
+                other = alone.get((dtype, str(shape)))
+                if other is not None and name in row.seconds and name in other.seconds:
+                    gain = other.seconds[name] / row.seconds[name]
+                    gains["total"].append(gain)
+                    gains.setdefault(shape["cls"], []).append(gain)
+            if gains["total"]:
+                means = [f"{cls} {stats.geometric_mean(gain):.2f}" for cls, gain in gains.items()]
+                lines.append(f"  {dtype}, {threads} threads, {name}: {', '.join(means)}")
+    return ["", "Speed over that of one thread, geometric means:", *lines] if lines else []
 
 
 def _left_out(document: dict[str, Any]) -> list[str]:
