@@ -16,7 +16,7 @@ from libc.stdlib cimport malloc
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t
+from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t, problem_of
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.structs cimport call_t, letter, plan_t
 from fastgemm.driver.floats cimport (
@@ -29,7 +29,7 @@ from collections import namedtuple
 import numpy as np
 
 from fastgemm import dispatch, kernels, registry
-from fastgemm.problem import MAX_DIM, Problem
+from fastgemm.problem import MAX_DIM
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -52,7 +52,6 @@ cdef enum:
 
 cdef int PARTS[MAX_CODES]
 cdef int REAL_BYTES[MAX_CODES]
-cdef list NAMES = [row.name for row in registry.DTYPES]
 
 for _i in range(TYPES):
     CODES[_i] = -1
@@ -122,13 +121,9 @@ cdef int describe(
 
 cdef int resolve(const key_t* key, plan_t* plan) except -2 with gil:
     # The slow half of a call's first time: ask dispatch, remember the answer.
-    cdef unsigned long long kind = key.kind
     if max(key.m, key.n, key.k, key.batch) > MAX_DIM:
         return NO_KERNEL
-    problem = Problem(
-        NAMES[kind & 0xff], key.m, key.n, key.k, key.batch,
-        chr((kind >> 16) & 0xff) + chr((kind >> 8) & 0xff), (kind >> 24) & 0xffff)
-    cdef Plan found = dispatch.plan_for(problem)
+    cdef Plan found = dispatch.plan_for(problem_of(key))
     plan[0] = found.plan
     cache_put(key, plan)
     return 0

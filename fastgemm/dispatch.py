@@ -11,15 +11,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
-from . import database, heuristic, kernels, registry
+from . import database, heuristic, kernels, registry, untuned
 from .driver import _plan
 from .plan import Plan
 from .problem import Config, Problem, Record
@@ -170,17 +168,6 @@ def _usable(record: Record, active: str) -> bool:
 def plan_for(problem: Problem) -> Plan:
     """Return the plan of a problem; record the problem where FASTGEMM_LOG_UNTUNED asks for it."""
     decision = resolve(problem)
-    log = os.environ.get("FASTGEMM_LOG_UNTUNED")
-    if log and decision.rung in ("near", "heuristic"):
-        _log(log, problem)
+    if os.environ.get("FASTGEMM_LOG_UNTUNED") and decision.rung in ("near", "heuristic"):
+        untuned.saw(problem)
     return Plan(problem, decision.config)
-
-
-def _log(path: str, problem: Problem) -> None:
-    # One line, one write, opened for appending: lines of several processes do not mix.
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(problem)) + "\n")
-    except OSError as error:
-        os.environ.pop("FASTGEMM_LOG_UNTUNED", None)
-        warnings.warn(f"FASTGEMM_LOG_UNTUNED={path}: {error.strerror}; not logging", RuntimeWarning, stacklevel=2)

@@ -20,7 +20,7 @@ LAYERS = (
     ("cpu",),
     ("driver",),
     ("kernels",),
-    ("heuristic", "database"),
+    ("heuristic", "database", "untuned"),
     ("plan",),
     ("dispatch",),
     ("threads", "_matmul"),

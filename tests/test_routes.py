@@ -6,6 +6,7 @@ Shipped records are left out here, because they differ from one CPU to the next.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -256,7 +257,7 @@ def test_forced_tier_must_be_here() -> None:
 
 @needs_kernels
 def test_log_of_untuned_problems(child: Child, database_path: Path, tmp_path: Path) -> None:
-    """One line for each problem without a record of its own, whoever calls."""
+    """Each problem without a record of its own, whoever calls: at once, and at the end with the calls since then."""
     database.write(database_path, [record(TIERS[-1])])
     log = tmp_path / "seen.jsonl"
     code = (
@@ -266,8 +267,35 @@ def test_log_of_untuned_problems(child: Child, database_path: Path, tmp_path: Pa
         "    fastgemm.gemm(np.ones((4, 5), 'c8'), np.ones((5, 7), 'c8'))\n"
     )
     child(PRELUDE + code, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1", FASTGEMM_ISA=TIERS[-1])
-    seen = [Problem(**json.loads(line)) for line in log.read_text().splitlines()]
-    assert seen == [Problem("f64", 3, 7, 5), Problem("c64", 4, 7, 5)]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    calls = [(line.pop("calls"), Problem(**line)) for line in lines]
+    first, second = Problem("f64", 3, 7, 5), Problem("c64", 4, 7, 5)
+    assert calls[:2] == [(1, first), (1, second)]
+    assert sorted(calls[2:], key=str) == sorted([(2, first), (2, second)], key=str)
+
+
+@needs_kernels
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_logs_its_own_calls(child: Child, database_path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "seen.jsonl"
+    code = (
+        "import os\n"
+        "a = np.ones((3, 5))\n"
+        "for _ in range(4): fastgemm.matmul(a, a.T)\n"
+        "pid = os.fork()\n"
+        "for _ in range(10): fastgemm.matmul(a, a.T)\n"
+        "if pid: os.waitpid(pid, 0)\n"
+    )
+    child(PRELUDE + code, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1")
+    assert sorted(json.loads(line)["calls"] for line in log.read_text().splitlines()) == [1, 10, 13]
+
+
+@needs_kernels
+def test_a_killed_program_leaves_its_shapes(child: Child, database_path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "seen.jsonl"
+    code = "fastgemm.matmul(np.ones((3, 5)), np.ones((5, 7))); import os; os.kill(os.getpid(), 9)"
+    child(PRELUDE + code, status=-9, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1")
+    assert [json.loads(line)["calls"] for line in log.read_text().splitlines()] == [1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX path")

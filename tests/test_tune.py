@@ -180,7 +180,9 @@ def test_log_keeps_the_good_lines(tmp_path):
     good = Problem("f32", 1, 20, 30, 4, "nt", 2)
     lines = [
         json.dumps(dataclasses.asdict(good)),
-        json.dumps({**dataclasses.asdict(good), "count": 7}),
+        json.dumps({**dataclasses.asdict(good), "calls": 7, "more": 7}),
+        json.dumps({**dataclasses.asdict(good), "calls": 0}),
+        json.dumps({**dataclasses.asdict(good), "calls": True}),
         '{"dtype": "f64", "m": 1, "n": 2, "k": 3}',
         '{"dtype": "f64", "m": 1, "n": 2}',
         '{"dtype": "int8", "m": 1, "n": 2, "k": 3}',
@@ -196,8 +198,17 @@ def test_log_keeps_the_good_lines(tmp_path):
     path = tmp_path / "untuned.jsonl"
     path.write_text("\n".join(lines))
     problems, left_out = shapes.from_log(path)
-    assert problems == [good, Problem("f64", 1, 2, 3)]
-    assert len(left_out) == 9
+    assert list(problems.items()) == [(good, 8), (Problem("f64", 1, 2, 3), 1)]
+    assert len(left_out) == 11
+
+
+def test_the_hottest_shapes_of_a_log_come_first(tmp_path):
+    """What takes the most time in all: many small products before one larger one."""
+    path = tmp_path / "untuned.jsonl"
+    calls = {Problem("f32", 64, 64, 64): 9, Problem("f32", 96, 64, 64): 1, Problem("f32", 512, 512, 512): 3}
+    calls[Problem("f64", 8, 8, 8)] = 100_000
+    path.write_text("".join(json.dumps({**dataclasses.asdict(p), "calls": n}) + "\n" for p, n in calls.items()))
+    assert [p.m for p in shapes.from_log(path)[0]] == [8, 512, 64, 96]
 
 
 # ---- space

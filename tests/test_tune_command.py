@@ -229,6 +229,40 @@ def test_what_a_program_multiplied_is_tuned(tmp_path):
     assert "1 problems to tune" in made.stdout
 
 
+LOOP = """
+import numpy as np, fastgemm
+for m in range(1, 13):
+    a, b = np.ones((m, 64), "f4"), np.ones((64, 64), "f4")
+    for _ in range(m):
+        fastgemm.matmul(a, b)
+"""
+
+
+@pytest.mark.timeout(200)
+def test_the_loop_from_a_program_to_its_tuned_shapes(tmp_path):
+    """Log, quick tuning of the hottest shapes, and the next run uses and logs what is left."""
+    log, path = tmp_path / "untuned.jsonl", tmp_path / "tuning.json"
+    both = {"FASTGEMM_LOG_UNTUNED": str(log), "FASTGEMM_DB": str(path), "FASTGEMM_NUM_THREADS": "1"}
+    python(LOOP, **both)
+    # Without --from-log it is the log that the program's own variable names.
+    made = tune("--quick", "--trials", 3, "--seconds", 20, "--strategy", "random", **both)
+    assert made.returncode == 0, made.stderr
+    assert [entry.problem.m for entry in entries_of(path)] == list(range(12, 2, -1))
+    recorded = {record.problem.m for record in database.read(path)[0]}
+    log.unlink()
+    python(LOOP, **both)
+    seen = {json.loads(line)["m"] for line in log.read_text().splitlines()}
+    assert seen == set(range(1, 13)) - recorded
+
+
+def test_quick_without_anything_says_what_it_needs(capsys, monkeypatch):
+    monkeypatch.delenv("FASTGEMM_LOG_UNTUNED", raising=False)
+    with pytest.raises(SystemExit) as stop:
+        main(["--quick"])
+    assert stop.value.code == 2
+    assert "no shapes" in capsys.readouterr().err
+
+
 def test_seconds_end_the_run(tmp_path):
     path = tmp_path / "tuning.json"
     sizes = [f"{m}x8x8" for m in range(1, 60)]

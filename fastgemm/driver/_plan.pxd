@@ -9,6 +9,7 @@ cdef struct key_t:
 cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
 cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
 cdef unsigned long long generation() noexcept nogil
+cdef object problem_of(const key_t* key)
 
 cdef class Plan:
     cdef plan_t plan

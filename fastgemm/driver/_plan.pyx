@@ -15,6 +15,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import registry
+from fastgemm.problem import Problem
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -86,11 +87,15 @@ cdef extern from *:
         return !(seen & 1) && __atomic_compare_exchange_n(s, &seen, seen + 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
     }
     static inline void fg_seq_unlock(unsigned *s) { __atomic_fetch_add(s, 1, __ATOMIC_RELEASE); }
+    static inline void fg_count(Py_ssize_t *n) { __atomic_fetch_add(n, 1, __ATOMIC_RELAXED); }
+    static inline Py_ssize_t fg_take(Py_ssize_t *n) { return __atomic_exchange_n(n, 0, __ATOMIC_RELAXED); }
     """
     unsigned fg_seq_begin(const unsigned*) nogil
     unsigned fg_seq_end(const unsigned*) nogil
     bint fg_seq_lock(unsigned*) nogil
     void fg_seq_unlock(unsigned*) nogil
+    void fg_count(Py_ssize_t*) nogil
+    Py_ssize_t fg_take(Py_ssize_t*) nogil
 
 # Plans are found by value in a table of fixed size, so that memory stays bounded over any number of shapes
 # and nothing is ever freed under a reader.  A slot is guarded by a sequence number, odd while it is written:
@@ -101,11 +106,13 @@ cdef enum:
 cdef struct slot_t:
     unsigned sequence
     key_t key
+    Py_ssize_t calls        # while calls are counted: found here since they were last taken
     plan_t plan
 
 cdef slot_t SLOTS[CACHE_SLOTS]
 memset(SLOTS, 0, sizeof(SLOTS))
 cdef unsigned long long GENERATION = 1
+cdef bint COUNTING = False
 
 
 cdef inline slot_t* slot_of(const key_t* key) noexcept nogil:
@@ -125,6 +132,8 @@ cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil:
     if slot.key.batch != key.batch or slot.key.kind != key.kind:
         return False
     memcpy(plan, &slot.plan, sizeof(plan_t))
+    if COUNTING:
+        fg_count(&slot.calls)
     return fg_seq_end(&slot.sequence) == before
 
 
@@ -133,11 +142,44 @@ cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil:
     if fg_seq_lock(&slot.sequence):
         slot.key = key[0]
         slot.plan = plan[0]
+        slot.calls = 0
         fg_seq_unlock(&slot.sequence)
 
 
 cdef unsigned long long generation() noexcept nogil:
     return GENERATION
+
+
+cdef object problem_of(const key_t* key):
+    # The Problem that a key stands for.
+    cdef unsigned long long kind = key.kind
+    return Problem(registry.DTYPES[kind & 0xff].name, key.m, key.n, key.k, key.batch,
+                   chr((kind >> 16) & 0xff) + chr((kind >> 8) & 0xff), (kind >> 24) & 0xffff)
+
+
+def count_calls(bint counting):
+    """Count the calls that find a plan, from now on or no longer; until then that costs nothing."""
+    global COUNTING
+    COUNTING = counting
+
+
+def take_counts():
+    """Return (problem, calls) of every counted plan and start again at zero.
+
+    Calls whose plan has made way for another one in the meantime are not in it.
+    """
+    cdef Py_ssize_t calls
+    cdef key_t key
+    cdef unsigned before
+    cdef int i
+    found = []
+    for i in range(CACHE_SLOTS):
+        calls = fg_take(&SLOTS[i].calls)
+        before = fg_seq_begin(&SLOTS[i].sequence)
+        key = SLOTS[i].key
+        if calls and not before & 1 and fg_seq_end(&SLOTS[i].sequence) == before:
+            found.append((problem_of(&key), calls))
+    return found
 
 
 def forget_plans():

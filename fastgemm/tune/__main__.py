@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .. import registry
+from .. import registry, untuned
 from ..problem import LAYOUTS, MAX_THREADS, Problem
 from . import db, shapes, strategies
 from .measure import footprint
@@ -38,9 +38,12 @@ examples:
   a list of shapes, half an hour in all; when stopped, go on later
     python -m fastgemm.tune --shapes-file shapes.csv --seconds 1800 --resume
 
-  what a program really multiplies: record it first, then tune that
+  what a program really multiplies: record it first, then tune that, the hottest shapes first
     FASTGEMM_LOG_UNTUNED=untuned.jsonl python program.py
     python -m fastgemm.tune --from-log untuned.jsonl
+
+  no time: the ten hottest shapes of that log in about a minute
+    python -m fastgemm.tune --from-log untuned.jsonl --quick
 
   look before you run
     python -m fastgemm.tune --shapes 1024x1024x1024 --dry-run
@@ -60,6 +63,10 @@ report says when its times were too unsteady to see small gains.
 
 EXTRAS = ("rich", "scipy", "optuna")
 
+# What --quick means.
+QUICK_SHAPES = 10
+QUICK_SECONDS = 60
+
 # Room for the rest of the machine and for what the allocator keeps.
 MEMORY_SHARE = 0.6
 
@@ -76,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
         return 2
     options = parser.parse_args(arguments)
+    if options.quick:
+        _hurry(options)
     try:
         problems, left_out = _problems(options)
     except ShapeError as error:
@@ -137,6 +146,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--trials", type=_positive, metavar="N", help="configurations to measure for each shape")
     how.add_argument("--seconds", type=_seconds, metavar="S", help="time for all shapes together, shared out evenly")
+    how.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"the first {QUICK_SHAPES} shapes (of a log: the hottest) "
+        f"in about {QUICK_SECONDS} seconds; without shapes, those of FASTGEMM_LOG_UNTUNED",
+    )
     how.add_argument("--seed", type=_seed, metavar="N", default=0, help="of the search and the operands (default: 0)")
     where = parser.add_argument_group("results")
     where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
@@ -144,6 +159,14 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--dry-run", action="store_true", help="say what would be tuned, and stop")
     where.add_argument("--quiet", action="store_true", help="only the table at the end")
     return parser
+
+
+def _hurry(options: argparse.Namespace) -> None:
+    """Fill in what --quick leaves open."""
+    log = os.environ.get(untuned.NAME)
+    if log and not (options.shapes or options.shapes_file or options.from_log):
+        options.from_log = Path(log)
+    options.seconds = options.seconds or QUICK_SECONDS
 
 
 def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
@@ -158,10 +181,10 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
         more, out = shapes.from_csv(options.shapes_file, options.dtype, threads)
         found, left_out = found + more, left_out + out
     if options.from_log:
-        more, out = shapes.from_log(options.from_log)
+        logged, out = shapes.from_log(options.from_log)
         # A log says which dtypes and how many threads there were; the options only choose among them.
-        more = [p for p in more if p.dtype in (options.dtype or [p.dtype])]
-        found += [p for p in more if p.threads in (options.threads or [p.threads])]
+        chosen = [p for p in logged if p.dtype in (options.dtype or [p.dtype])]
+        found += [p for p in chosen if p.threads in (options.threads or [p.threads])]
         left_out += out
     fitting = []
     for problem in dict.fromkeys(found):
@@ -169,7 +192,7 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
             left_out.append(f"{shapes.label(problem)}: measuring takes {needed / 2**30:.1f} GiB of memory")
         else:
             fitting.append(problem)
-    return fitting, left_out
+    return (fitting[:QUICK_SHAPES] if options.quick else fitting), left_out
 
 
 @contextlib.contextmanager

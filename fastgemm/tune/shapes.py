@@ -2,8 +2,8 @@
 
 A shape is ``MxNxK`` or ``MxNxKxSTACK``.  A CSV file has the columns ``M``, ``N`` and
 ``K``; ``batch``, ``transA``, ``transB``, ``dtype`` and ``layout`` may be there, and
-others are ignored.  A log has one JSON object a line with the fields of a `Problem`,
-as ``FASTGEMM_LOG_UNTUNED`` writes them.
+others are ignored.  A log has one JSON object a line with the fields of a `Problem`
+and the number of its calls, as ``FASTGEMM_LOG_UNTUNED`` writes them.
 
 Input that cannot be read raises `ShapeError` with the file and the line.  A row that
 reads well but has no kernels (an integer dtype, for instance) is left out and reported:
@@ -118,24 +118,43 @@ def from_csv(path: Path, dtypes: Sequence[str], threads: Sequence[int]) -> tuple
     return list(problems), left_out
 
 
-def from_log(path: Path) -> tuple[list[Problem], list[str]]:
-    """Problems of a log of untuned calls, and a line for each that is left out.
+def from_log(path: Path) -> tuple[dict[Problem, int], list[str]]:
+    """Problems of a log of untuned calls with the calls of each, hottest first, and a line for each that is left out.
 
     The log is written by running programs, which may be stopped within a line, so a
     damaged line is left out and not an error.
     """
-    problems: dict[Problem, None] = {}
+    calls: dict[Problem, int] = {}
     left_out: list[str] = []
     for number, line in enumerate(_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            problem = from_fields(json.loads(line))
+            fields = json.loads(line)
+            problem = from_fields(fields)
+            count = fields.get("calls", 1)
+            if type(count) is not int or count < 1:
+                raise ShapeError("calls must be a whole number, at least 1")
             # Calls log what they look up; only a line written by hand can be another problem.
-            problems[normalised(problem) if problem.n == 1 and problem.m > 1 else problem] = None
+            problem = normalised(problem) if problem.n == 1 and problem.m > 1 else problem
+            calls[problem] = calls.get(problem, 0) + count
         except (ValueError, TypeError, RecursionError) as error:
             left_out.append(f"{path}, line {number}: {str(error)[:200]}")
-    return list(problems), left_out
+    hottest = sorted(calls, key=lambda problem: -calls[problem] * guessed_seconds(problem))
+    return {problem: calls[problem] for problem in hottest}, left_out
+
+
+def guessed_seconds(problem: Problem) -> float:
+    """What a call may take: enough to say which of two shapes a program spends more time in.
+
+    Examples
+    --------
+    >>> guessed_seconds(Problem("f32", 1000, 1000, 1000)) > guessed_seconds(Problem("f32", 10, 10, 10))
+    True
+    """
+    elements = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n
+    moved = problem.batch * elements * problem.row.itemsize
+    return 2e-7 + problem.flops / 5e10 * (2 if problem.row.real_bytes == 8 else 1) + moved / 2e10
 
 
 def from_fields(fields: object) -> Problem:
