@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-
 COMPUTE = """
 import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()

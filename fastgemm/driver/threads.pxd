@@ -15,7 +15,8 @@ Binding
 Rest
     The end of a region waits for every worker, also for one that is not running because another process has its core:
     calls of 0.1 ms then take 4 to 16.  When a team was slower than the caller would have been alone, calls do without
-    one for a while: 20 ms, twice as long each time it happens again, at most 640, half as long when a team paid.  The result is the same to the bit.
+    one for a while: 20 ms, twice as long each time it happens again, at most 640, half as long when a team paid.  The
+    result is the same to the bit.
 Fork
     A child has libgomp's records of a team but not its threads, and would wait for them
     for ever.  Once this process has had a team, its children compute with one thread.
