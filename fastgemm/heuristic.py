@@ -30,9 +30,9 @@ LATENCY = 4              # of a multiply-add
 PORTS = 2                # multiply-adds a cycle
 STREAM_B = 0.4           # per vector of B and step, in place: rows apart, lines split where NumPy's arrays begin
 CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
-SHARED_B = 1.15          # threads that share m share packed B, half of it in another core's cache: 512^3 77 %, n 90 %
 # Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: f32 14x32 runs
 # at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
+# And where A comes from memory every time, at any length (2450 x 32 x 288, 32 of them: 14x32 156 GFLOP/s, 8x32 229).
 STREAMS = 8
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
@@ -40,6 +40,7 @@ DENSE_ROW = 512          # bytes of a row of B up to which it lies as densely as
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 FEW_ROWS = 200           # M up to which B is read in place
+MANY_ROWS = 2048         # M from which on it never is
 LOADS = 2                # vector loads a cycle
 POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
 
@@ -110,24 +111,26 @@ def _teams(problem: Problem) -> list[tuple[str, int]]:
     return teams
 
 
-def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int) -> float:
+def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int, far: bool) -> float:
     # One microkernel call; rows and vectors are registers.
     loads = vectors + rows + max(0, rows - POINTERS) * 0.5
     step = max(rows * vectors / PORTS, loads / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
     step += vectors * stream
-    if rows > STREAMS and rows * k * real_bytes > L1_SHARE:
+    if rows > STREAMS and (far or rows * k * real_bytes > L1_SHARE):
         step += (rows - STREAMS) * STREAM_ROW
     return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
 
 
 @lru_cache(maxsize=4096)
-def _grid_cycles(rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int) -> float:
+def _grid_cycles(
+    rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, far: bool
+) -> float:
     # All tiles of a rows x vectors output, in panels balanced as the driver balances them.
     total = 0.0
     i_panels, j_panels = -(-rows // mr), -(-vectors // nv)
     for high, count_i in _balanced(rows, i_panels):
         for wide, count_j in _balanced(vectors, j_panels):
-            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes)
+            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes, far)
     return total
 
 
@@ -153,17 +156,14 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     row_b = problem.n * dt.itemsize
     dense = row_b <= DENSE_ROW or problem.k * row_b <= cpu.caches().l1d
     stream = STREAM_B if pack == "none" and not dense else 0.0
-    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, dt.real_bytes)
+    far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3
+    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, dt.real_bytes, far)
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0
     if pack != "none":
         moved += vectors * k * (2.0 if problem.layout[1] == "n" else lanes)
-        if split == "m":
-            moved /= threads
     if pack == "ab":
         moved += m * k
-    if pack != "none" and split == "m" and threads > 1:
-        cycles *= SHARED_B
     # What a thread reads and writes in all, where the caches of its core do not hold it: splitting n, every thread
     # reads all of A (20000 x 32 x 1600: n 308 GFLOP/s, m 422).
     traffic = (m * k + (k + m) * vectors * lanes) * dt.itemsize
@@ -190,7 +190,10 @@ def packing(problem: Problem, mr: int, nr: int) -> str:
         return "ab"
     if problem.layout[1] != "n":
         return "b"
-    # A B of one panel's width is a panel as it lies (256 x 64 x 6272: 248 GFLOP/s in place, 177 copied).
+    # A B of one panel's width is a panel as it lies (256 x 64 x 6272: 248 GFLOP/s in place, 177 copied).  For many rows
+    # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
+    if problem.m > MANY_ROWS:
+        return "b"
     return "none" if problem.m <= FEW_ROWS or problem.n <= nr or _fits_l2(problem) else "b"
 
 

@@ -227,3 +227,17 @@ def test_operands_are_left_alone() -> None:
         before = a.tobytes(), b.tobytes()
         same(lambda mm, a=a, b=b: mm(a, b))
         assert (a.tobytes(), b.tobytes()) == before
+
+
+@pytest.mark.parametrize("char", FLOATS)
+@pytest.mark.parametrize("shape", [(7, 5, 40, 33), (3, 130, 2200, 70), (40, 20, 60, 150)], ids=str)
+def test_stack_whose_products_share_one_side(shape: tuple[int, ...], char: str) -> None:
+    """One matrix for a whole stack, rows of the others apart, so that the stack is not one tall product."""
+    batch, m, k, n = shape
+    a = integers((batch, m + 1, k), char, 1)[:, :m]
+    for b in (integers((k, n), char, 2), integers((n, k), char, 3).T):
+        want = np.matmul(a, b)
+        for threads in (1, 2, 3):
+            with fastgemm.threads(threads):
+                assert np.array_equal(fastgemm.matmul(a, b), want)
+                assert np.array_equal(fastgemm.matmul(b.T, a.swapaxes(1, 2)), want.swapaxes(1, 2))

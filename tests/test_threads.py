@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -356,3 +357,17 @@ def test_pieces_of_work(shapes: tuple[tuple[int, ...], ...], char: str) -> None:
         finally:
             _team.rest(0)
     assert np.array_equal(by_two, alone)
+
+
+def test_parts_of_k_beside_a_busy_process() -> None:
+    """Whoever takes a part of k, and however late, every part is in the sum once."""
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((16, 20000)).astype("f"), rng.standard_normal((20000, 16)).astype("f")
+    with fastgemm.threads(2), subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            one = fastgemm.matmul(a, b)
+            for _ in range(300):
+                _team.rest(0)
+                assert np.array_equal(fastgemm.matmul(a, b), one)
+        finally:
+            busy.kill()

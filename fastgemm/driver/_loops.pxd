@@ -13,7 +13,7 @@ cdef void macrokernel(
 cdef void blocked(
     const plan_t* plan, const call_t* call,
     Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
-    char* a_space, char* b_space) noexcept nogil
+    Py_ssize_t items, char* a_space, char* b_space) noexcept nogil
 
 cdef void gemv(
     const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil

@@ -70,8 +70,9 @@ cdef void macrokernel(
 cdef void blocked(
         const plan_t* plan, const call_t* call,
         Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
-        char* a_space, char* b_space) noexcept nogil:
-    # Rows row0 : row1 and vectors vec0 : vec1 of one product.
+        Py_ssize_t items, char* a_space, char* b_space) noexcept nogil:
+    # Rows row0 : row1 and vectors vec0 : vec1 of one product, or of `items` of a stack that share their B: each
+    # block of it is packed once for all.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes
     cdef Py_ssize_t width = plan.n * t.part
@@ -84,6 +85,7 @@ cdef void blocked(
     cdef int tail
     cdef store_t store = call.store
     cdef grid_t i_grid, j_grid
+    cdef call_t item = call[0]
     if row1 > row0:
         iblocks = ceil_div(row1 - row0, plan.mc)
         mc = ceil_div(ceil_div(row1 - row0, iblocks), plan.mr) * plan.mr
@@ -105,19 +107,22 @@ cdef void blocked(
                     t.pack_b(kc, live, nv, b + (v * L // t.part) * call.cs_b * size, call.rs_b, call.cs_b,
                              b_space + v * L * kc * size)
                     v += nv
-            for ic in range(iblocks):
-                row = row0 + ic * mc
+            for ic in range(iblocks * items):
+                if items > 1:
+                    item.a = call.a + ic // iblocks * call.step_a
+                    item.c = call.c + ic // iblocks * call.step_c
+                row = row0 + ic % iblocks * mc
                 rows = mc if row + mc < row1 else row1 - row
                 if rows <= 0:
-                    break
+                    continue
                 i_grid = cut(rows, plan.mr)
-                a = call.a + (row * call.rs_a + p * call.cs_a) * size
+                a = item.a + (row * call.rs_a + p * call.cs_a) * size
                 if not plan.pack_a:
-                    macrokernel(plan, call, &store, a, call.rs_a, call.cs_a, False,
+                    macrokernel(plan, &item, &store, a, call.rs_a, call.cs_a, False,
                                 b_space if plan.pack_b else b, plan.pack_b, row, &i_grid, vec, &j_grid, kc, tail)
                 elif call.cs_a == t.part:
                     t.pack_a(kc, rows, a, call.rs_a, call.cs_a, a_space, row_gap(kc * t.part, L), t.part)
-                    macrokernel(plan, call, &store, a_space, row_gap(kc * t.part, L), t.part, False,
+                    macrokernel(plan, &item, &store, a_space, row_gap(kc * t.part, L), t.part, False,
                                 b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
                 else:
                     r = 0
@@ -126,7 +131,7 @@ cdef void blocked(
                         t.pack_a(kc, mr, a + r * call.rs_a * size, call.rs_a, call.cs_a,
                                  a_space + r * kc * t.part * size, t.part, mr * t.part)
                         r += mr
-                    macrokernel(plan, call, &store, a_space, 0, 0, True,
+                    macrokernel(plan, &item, &store, a_space, 0, 0, True,
                                 b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
             store.beta_kind = 1
 

@@ -27,10 +27,10 @@ _numpy_matmul = np.matmul
 
 cdef enum:
     MAX_LEVEL = 8           # ISA tiers are numbered below this
-    # Real multiply-adds of the smallest piece that threads deal out: about 50 us of f32 on a core of 180 GFLOP/s, and
-    # of a matrix that gemv streams at 40 GB/s.
+    # Real multiply-adds of the smallest piece that threads deal out: about 50 us of f32 at 180 GFLOP/s.  gemv
+    # wants long rows more than an even end (1x4096x4096, two threads, against NumPy: from 500000 on 0.85, so 1.1).
     GRAIN = 4000000
-    GEMV_GRAIN = 500000
+    GEMV_GRAIN = 4000000
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ cdef class Plan:
         plan.kernels = t
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
-        plan.units, plan.unit = 1, plan.n
+        plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
         if plan.family == FAMILY_GEMV:

@@ -29,30 +29,31 @@ openmp = bool(fg_has_openmp())
 # leaves its work to the others.  Where the pieces begin changes no bit of the result.
 
 cdef void rectangle(
-        const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
-    # Units first : last of one product.
-    cdef Py_ssize_t vectors
+        const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, Py_ssize_t items,
+        char* space) noexcept nogil:
+    # Units first : last of one product, or of several that share B.
+    cdef Py_ssize_t row0 = 0, row1 = plan.m, vec0 = 0, vec1 = plan.width
     if plan.family == FAMILY_GEMV:
         first, last = first * plan.unit, last * plan.unit
         gemv(plan, call, first, plan.n if last > plan.n else last, space)
         return
-    vectors = ceil_div(plan.n * plan.kernels.part, plan.kernels.length)
     if plan.split == SPLIT_M:
-        blocked(plan, call, first, last, 0, vectors, space, space + plan.a_bytes)
+        row0, row1 = first, last
     elif plan.split == SPLIT_N:
-        blocked(plan, call, 0, plan.m, first, last, space, space + plan.a_bytes)
-    else:
-        blocked(plan, call, 0, plan.m, 0, vectors, space, space + plan.a_bytes)
+        vec0, vec1 = first, last
+    blocked(plan, call, row0, row1, vec0, vec1, items, space, space + plan.a_bytes)
 
 
 cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
     # Units first : last of the whole stack.
     cdef call_t item = call[0]
-    cdef Py_ssize_t i = first // plan.units, begin, end
+    cdef Py_ssize_t i = first // plan.units, begin, end, items
+    cdef bint shared = call.step_b == 0 and plan.pack_b
     item.a += i * call.step_a
     item.b += i * call.step_b
     item.c += i * call.step_c
     while first < last:
+        items = 1
         if plan.direct:
             macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False,
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
@@ -60,12 +61,14 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
         else:
             begin = first - i * plan.units
             end = plan.units if plan.units < last - i * plan.units else last - i * plan.units
-            rectangle(plan, &item, begin, end, space)
-            first += end - begin
-        i += 1
-        item.a += call.step_a
-        item.b += call.step_b
-        item.c += call.step_c
+            if shared and begin == 0 and end == plan.units:
+                items = (last - first) // plan.units
+            rectangle(plan, &item, begin, end, items, space)
+            first += (end - begin) * items
+        i += items
+        item.a += items * call.step_a
+        item.b += items * call.step_b
+        item.c += items * call.step_c
 
 
 cdef Py_ssize_t member_runs(const plan_t* plan, const call_t* call, char* space, Py_ssize_t* taken,
@@ -91,7 +94,6 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     # The product over one part of k, into an output of its own.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length)
     cdef Py_ssize_t first = share(plan.k, part, parts)
     cdef plan_t own = plan[0]
     cdef call_t item = call[0]
@@ -99,17 +101,29 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
     item.a += first * call.cs_a * t.real_bytes
     item.b += first * call.rs_b * t.real_bytes
     item.c = partials + part * plan.c_bytes
-    item.rs_c, item.cs_c = vectors * t.length, t.part
+    item.rs_c, item.cs_c = plan.width * t.length, t.part
     item.store.alpha_is_one, item.store.beta_kind = True, 0
     if own.k > 0:
-        blocked(&own, &item, 0, plan.m, 0, vectors, space, space + plan.a_bytes)
+        blocked(&own, &item, 0, plan.m, 0, plan.width, 1, space, space + plan.a_bytes)
+
+
+cdef Py_ssize_t member_sums(const plan_t* plan, const call_t* call, char* space, char* partials, Py_ssize_t* taken,
+                            Py_ssize_t parts) noexcept nogil:
+    # One thread's parts of k; returns how many it did.  OpenMP may give fewer threads than asked for: the parts stay
+    # those of the plan.  (A function of its own, for in a parallel block a variable of which only the address is
+    # taken is shared by the threads.)
+    cdef Py_ssize_t part, done = 0
+    while fg_take(taken, parts, parts, 1, 1, &part):
+        part_of_k(plan, call, space, partials, part, parts)
+        done += 1
+    return done
 
 
 cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, Py_ssize_t parts,
                        Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
     # Rows row0 : row1 of all partial outputs, added in the order of the parts: the same plan gives the same bits.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t gap = ceil_div(plan.n * t.part, t.length) * t.length, i
+    cdef Py_ssize_t gap = plan.width * t.length, i
     cdef store_t store = call.store
     for i in range(min(parts, plan.k)):
         t.update(row1 - row0, plan.n, partials + i * plan.c_bytes + row0 * gap * t.real_bytes, gap,
@@ -123,7 +137,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
     cdef fg_team team
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = threads * plan.c_bytes
-    cdef Py_ssize_t taken = 0, total = threads if plan.split == SPLIT_K else plan.units * plan.batch, done, part
+    cdef Py_ssize_t taken = 0, total = threads if plan.split == SPLIT_K else plan.units * plan.batch, done
     cdef int id, size
     cdef char* space
     cdef char* callers = NULL
@@ -145,10 +159,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         # A worker that gets no memory takes nothing, and the others do its part.
         if space != NULL or bytes == 0:
             if plan.split == SPLIT_K:
-                # OpenMP may give fewer threads than asked for: the parts stay those of the plan.
-                while fg_take(&taken, threads, threads, 1, 1, &part):
-                    part_of_k(plan, call, space, callers + bytes, part, threads)
-                    done += 1
+                done = member_sums(plan, call, space, callers + bytes, &taken, threads)
             else:
                 done = member_runs(plan, call, space, &taken, size)
         if id == 0:

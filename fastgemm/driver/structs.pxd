@@ -36,7 +36,7 @@ cdef struct plan_t:
     int split, threads
     Py_ssize_t m, n, k, batch
     Py_ssize_t mc, kc           # elements
-    Py_ssize_t ncv              # vectors
+    Py_ssize_t width, ncv       # vectors: of C, of a block
     size_t a_bytes, b_bytes     # workspace of a thread
     size_t c_bytes              # of a partial output, where threads share k: kept by the caller, one a thread
     Py_ssize_t units            # of one product, that threads share: rows, vectors, columns / unit, or 1
