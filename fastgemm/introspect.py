@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import cpu, dispatch, kernels, registry, threads
+from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
 from .problem import Config, Problem, Record, normalised
 from .version import VERSION
@@ -53,6 +53,11 @@ class Explanation:
             name = registry.variant(c.family, p.row, registry.isa(c.isa), c.mr, c.nr)
             packed = {"none": "nothing", "b": "B", "ab": "A and B"}[c.pack]
             lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
+        if c.special:
+            there = "" if special.find(c.special, p) else ": not loaded"
+            lines.append(f"a kernel of its own in {special.folder() / c.special}.so{there}")
+        elif c.family != "numpy" and special.built_in(c.isa, p):
+            lines.append("a kernel of its own in this build")
         if self.record is not None:
             lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s "
                          f"({self.record.gain:.2f} times the heuristic)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import kernels
+from . import kernels, special
 from .driver import _plan
 from .problem import Config, Problem
 
@@ -45,3 +45,9 @@ class Plan(_plan.Plan):
         if config.family != "numpy":
             kernels.load(config.isa)
         super().__init__(problem, config)
+        if config.family == "numpy" or (config.threads > 1 and config.split != "batch"):
+            return
+        found = special.find(config.special, problem) if config.special else None
+        found = found or special.built_in(config.isa, problem)
+        if found:
+            self.specialise(found.capsule, found.at, found.module)

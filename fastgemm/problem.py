@@ -6,6 +6,7 @@ a `Record` what was measured for a pair of them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields, replace
 
 from . import registry
@@ -138,6 +139,9 @@ class Config:
         The loop that the threads share: ``m``, ``n``, ``batch`` or ``k`` (partial outputs, added in order).
     threads : int
         Threads that take part.
+    special : str
+        Name of a module with a kernel for the problem's very shape (see `fastgemm.special`), "" for none.  The rest
+        says how to compute what that kernel does not take, and everything where the module is not there.
     """
 
     family: str = "gemm"
@@ -150,8 +154,11 @@ class Config:
     pack: str = "none"
     split: str = "n"
     threads: int = 1
+    special: str = ""
 
     def __post_init__(self) -> None:
+        if self.special and not re.fullmatch("[0-9a-f]{32}", self.special):
+            raise ValueError(f"special must be 32 hexadecimal digits, not {self.special[:40]!r}")
         for name in ("mr", "nr"):
             _integer(name, getattr(self, name), 0, MAX_BLOCK)
         for name in ("mc", "kc", "nc"):
@@ -174,6 +181,8 @@ class Config:
         if self.family == "numpy":
             return None
         dt, tier = problem.row, registry.isa(self.isa)
+        if self.special and self.threads > 1 and self.split != "batch":
+            return "a specialised kernel computes whole products by one thread each"
         if self.threads > problem.threads:
             return f"threads {self.threads} exceeds the {problem.threads} allowed"
         if self.split == "batch" and problem.batch == 1 and self.threads > 1:

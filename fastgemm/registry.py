@@ -15,6 +15,7 @@ real and with the imaginary part of A), so a tile of 6 real rows has 3 complex o
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -102,6 +103,80 @@ FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
 )
+
+
+class Special(NamedTuple):
+    """A shape with a kernel of its own: sizes and strides are constants of the code.
+
+    A is in C order (`a` is ``n``) or in Fortran order (``t``), B and C are in C order.
+    """
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    a: str = "n"
+
+    @property
+    def part(self) -> int:
+        """Real components of an element; strides count them."""
+        return dtype(self.dtype).parts
+
+    @property
+    def rs_a(self) -> int:
+        """From one row of A to the next."""
+        return (self.k if self.a == "n" else 1) * self.part
+
+    @property
+    def cs_a(self) -> int:
+        """From one column of A to the next."""
+        return (1 if self.a == "n" else self.m) * self.part
+
+    @property
+    def rs_b(self) -> int:
+        """From one row of B to the next."""
+        return self.n * self.part
+
+    @property
+    def rs_c(self) -> int:
+        """From one row of C to the next."""
+        return self.n * self.part
+
+    def vector_bytes(self, tier: Isa) -> int:
+        """Length of the vectors: the shortest of which a row of C takes no more than of the tier's own.
+
+        A shorter one leaves less of the last vector empty.  f32 on Zen 5: 4x4x4 6.7 ns with 16 bytes, 7.7 with 64;
+        4x8x16 14.9 with 32, 18.0 with 64; but twice as many of half the length take twice as long.
+        """
+        width = self.n * self.part * dtype(self.dtype).real_bytes
+        size = tier.vector_bytes
+        while size > 16 and -(-width // (size // 2)) == -(-width // tier.vector_bytes):
+            size //= 2
+        return size
+
+    def tiles(self, tier: Isa) -> tuple[tuple[int, int, int, int, int], ...]:
+        """Register tiles that make up C: rows, vectors, first row, first component, live components at the end."""
+        dt = dtype(self.dtype)
+        length = tier.vector_bytes // dt.real_bytes
+        width = self.n * dt.parts
+        found = []
+        for first, vectors in _balanced(-(-width // length), 4 if tier.registers == 32 else 2):
+            most = (tier.registers - vectors - 1) // (vectors * dt.parts)
+            tail = min(length, width - (first + vectors - 1) * length)
+            found += [(rows, vectors, row, first * length, tail) for row, rows in _balanced(self.m, most)]
+        return tuple(found)
+
+
+# Shapes that get kernels of their own at build time, on every tier.  The tuner makes them for others (--specialize).
+SPECIAL: tuple[Special, ...] = ()
+
+
+def _balanced(length: int, most: int) -> list[tuple[int, int]]:
+    """Cut a length into as few parts as possible, nearly equal: where each begins, and its size."""
+    parts = -(-length // most)
+    ends = [length * at // parts for at in range(parts + 1)]
+    return [(low, high - low) for low, high in pairwise(ends)]
+
 
 PACKS = ("none", "b", "ab")
 SPLITS = ("m", "n", "batch", "k")

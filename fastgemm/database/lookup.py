@@ -92,7 +92,9 @@ class Database:
 
     def _indexed(self) -> dict[_Kind, list[_Row]]:
         index: dict[_Kind, list[_Row]] = {}
-        for p in self._records:
+        for p, record in self._records.items():
+            if record.config.special:
+                continue  # nothing but its own kernel was found for it, and that is for no other shape
             index.setdefault(_kind(p), []).append((p.m, p.n, p.k, p.batch, p))
         for rows in index.values():
             rows.sort(key=lambda row: row[:4])

@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from fastgemm.driver.abi cimport MAX_DTYPES, MAX_ROWS, MAX_VECTORS, kernels_t, store_t
+from fastgemm.driver.abi cimport MAX_DTYPES, MAX_ROWS, MAX_VECTORS, kernels_t, special_t, store_t
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     FAMILY_GEMM, FAMILY_GEMV, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut, letter, plan_t,
@@ -190,6 +190,9 @@ def forget_plans():
 
 # ---- Plan ----------------------------------------------------------------------------------------------------------
 
+# Modules with kernels that plans point to.  Plans are copied into the cache, so none of them is ever let go.
+_OWNERS = set()
+
 _SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
@@ -270,7 +273,29 @@ cdef class Plan:
         """Bytes that a thread keeps for this plan."""
         return self.plan.a_bytes + self.plan.b_bytes + self.plan.c_bytes
 
-    def run(self, a, b, out=None):
+    def specialise(self, object capsule, int at, object owner):
+        """Give single calls of this very shape to entry `at` of a `special_t` array, which `owner` keeps alive.
+
+        Raises
+        ------
+        ValueError
+            If the kernel is for another shape, or the plan shares a product between threads.
+        """
+        cdef const special_t* s = <const special_t*>PyCapsule_GetPointer(capsule, "fastgemm.special_t") + at
+        cdef plan_t* plan = &self.plan
+        if plan.kernels == NULL or plan.threads > 1 and plan.split != SPLIT_BATCH:
+            raise ValueError("a specialised kernel computes whole products by one thread each")
+        if (s.m, s.n, s.k) != (plan.m, plan.n, plan.k) or s.dtype != self.problem.row.code:
+            raise ValueError(f"the specialised kernel is for {s.m} x {s.n} x {s.k}")
+        plan.special = s
+        _OWNERS.add(owner)
+
+    @property
+    def special(self):
+        """Whether there is a kernel for this very shape."""
+        return self.plan.special != NULL
+
+    def run(self, a, b, out=None, Py_ssize_t times=1):
         """Compute ``a @ b`` by this plan.
 
         Parameters
@@ -280,6 +305,8 @@ cdef class Plan:
             problem's dtype and layout.
         out : ndarray, optional
             (m, n) or (batch, m, n), not overlapping the operands.
+        times : int
+            So many times over, for measurements without Python in between.
 
         Returns
         -------
@@ -317,9 +344,11 @@ cdef class Plan:
         if self.plan.family == FAMILY_GEMV and found == c"g" or \
                 self.plan.family == FAMILY_GEMM and not self.plan.pack_b and found != c"n":
             raise ValueError(f"b is not laid out as {p.layout[1]!r}, and the plan does not pack it")
-        cdef int failed
+        cdef int failed = 0
+        cdef Py_ssize_t _i
         with nogil:
-            failed = run_plan(&self.plan, &call)
+            for _i in range(times):
+                failed |= run_plan(&self.plan, &call)
         if failed:
             raise MemoryError("no memory for a workspace")
         return out

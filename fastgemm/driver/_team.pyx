@@ -5,7 +5,7 @@ from cython.parallel cimport parallel, threadid
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMV, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share,
+    FAMILY_GEMV, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share, special_takes,
 )
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
@@ -49,6 +49,10 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     cdef call_t item = call[0]
     cdef Py_ssize_t i = first // plan.units, begin, end, items
     cdef bint shared = call.step_b == 0 and plan.pack_b
+    if plan.special != NULL and plan.units == 1 and special_takes(plan.special, call):
+        plan.special.run(last - first, call.a + first * call.step_a, call.step_a,
+                         call.b + first * call.step_b, call.step_b, call.c + first * call.step_c, call.step_c)
+        return
     item.a += i * call.step_a
     item.b += i * call.step_b
     item.c += i * call.step_c
@@ -198,6 +202,9 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
 cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
     if plan.threads > 1 and not fg_is_orphan and not fg_in_parallel() and not fg_resting():
         return run_team(plan, call, plan.threads)
+    if plan.special != NULL and special_takes(plan.special, call):
+        plan.special.run(plan.batch, call.a, call.step_a, call.b, call.step_b, call.c, call.step_c)
+        return 0
     return run_alone(plan, call)
 
 

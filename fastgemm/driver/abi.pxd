@@ -59,6 +59,18 @@ ctypedef void (*gemv_t)(
     const void* b, Py_ssize_t rs, Py_ssize_t cs,
     void* y, Py_ssize_t inc_y, const store_t* store) noexcept nogil
 
+# `count` equal products of one shape, whose sizes and strides inside a product are constants of the function:
+# C = A @ B, C not read.  Steps from one product to the next count bytes.
+ctypedef void (*special_run_t)(
+    Py_ssize_t count, const char* a, Py_ssize_t step_a, const char* b, Py_ssize_t step_b,
+    char* c, Py_ssize_t step_c) noexcept nogil
+
+cdef struct special_t:
+    int dtype, part
+    Py_ssize_t m, n, k
+    Py_ssize_t rs_a, cs_a, rs_b, rs_c   # what a call's strides must be; B's and C's columns are adjacent
+    special_run_t run
+
 # A register-only loop of `rounds` times `accumulators` multiply-adds; returns their sum.
 ctypedef double (*peak_t)(Py_ssize_t rounds) noexcept nogil
 

@@ -1,6 +1,6 @@
 """The values that the driver's modules pass to each other, and the arithmetic of cutting a length into parts."""
 
-from fastgemm.driver.abi cimport kernels_t, store_t
+from fastgemm.driver.abi cimport kernels_t, special_t, store_t
 
 cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
@@ -45,6 +45,7 @@ cdef struct plan_t:
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
     grid_t rows, vectors        # a direct product's panels
     int tail                    # live components of C's last vector
+    const special_t* special    # a kernel for this very shape, or NULL
 
 
 cdef inline char letter(Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t rs, Py_ssize_t cs, int part) noexcept nogil:
@@ -54,6 +55,13 @@ cdef inline char letter(Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t rs, Py_ssiz
     if rows == 1 or rs == part:
         return c"t"
     return c"g"
+
+
+cdef inline bint special_takes(const special_t* s, const call_t* call) noexcept nogil:
+    # Whether a kernel of constant strides can do a call of its shape.  A side of length one has any stride.
+    return ((s.m == 1 or call.rs_a == s.rs_a and call.rs_c == s.rs_c) and (s.k == 1 or call.cs_a == s.cs_a and
+            call.rs_b == s.rs_b) and call.cs_b == s.part and call.cs_c == s.part and
+            call.store.alpha_is_one and call.store.beta_kind == 0)
 
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:

@@ -24,6 +24,8 @@ One idea a module:
 ``compare``    the paired final that a record must win
 ``journal``    the log of finished problems beside the database
 ``driver``     budget, cache of measurements, one problem from start to record
+``specialise`` kernels for single small shapes, judged and recorded
+``compile``    the compiler that makes them, into the user's cache
 ``db``         the command for database files: show, check, merge, export, prune
 ``recheck``    whether the gains of a database hold, in fresh processes
 ``report``     progress and the table at the end

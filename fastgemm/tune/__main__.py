@@ -48,6 +48,9 @@ examples:
   look before you run
     python -m fastgemm.tune --shapes 1024x1024x1024 --dry-run
 
+  small shapes: kernels of their own, compiled on this machine into your cache folder
+    python -m fastgemm.tune --shapes 8x8x8 16x4x12x1000 --threads 1 --specialize
+
   the records: list, check, merge, export and prune them
     python -m fastgemm.tune db --help
 
@@ -151,6 +154,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help=f"the first {QUICK_SHAPES} shapes (of a log: the hottest) "
         f"in about {QUICK_SECONDS} seconds; without shapes, those of FASTGEMM_LOG_UNTUNED",
+    )
+    how.add_argument(
+        "--specialize",
+        action="store_true",
+        help="instead of searching, compile a kernel for each of these small shapes (up to 48 in each dimension) with "
+        "its sizes as constants, and record it where it is faster; takes a C compiler and Cython",
     )
     how.add_argument("--seed", type=_seed, metavar="N", default=0, help="of the search and the operands (default: 0)")
     where = parser.add_argument_group("results")

@@ -111,7 +111,7 @@ def tune(
     trials = Trials(runner, progress)
     trials.costs([space.start])
     first = trials.results[space.start]
-    about = Entry(space.problem, "failed", space.start, strategy=strategy.name, date=_today())
+    about = Entry(space.problem, "failed", space.start, strategy=strategy.name, date=today())
     if first.outcome != "ok":
         detail = f"the heuristic's configuration: {first.outcome}, {first.detail}"
         return dataclasses.replace(about, trials=1, failures=1, detail=detail)
@@ -194,5 +194,6 @@ def finished(path: Path, cpu: str, kernels: str) -> tuple[dict[Problem, Entry], 
     return done, left_out
 
 
-def _today() -> str:
+def today() -> str:
+    """Return the date of a record."""
     return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -166,10 +166,10 @@ class LiveRunner:
         """Check and time each configuration."""
         return [self._measure(config) for config in configs]
 
-    def rounds(self, configs: Sequence[Config], count: int) -> list[list[float]]:
+    def rounds(self, configs: Sequence[Config], count: int, bare: bool = False) -> list[list[float]]:
         """Time the configurations in turn; all lists are empty when that fails."""
         calls = count * len(configs) * 3
-        request = {"op": "rounds", "configs": [asdict(config) for config in configs], "count": count}
+        request = {"op": "rounds", "configs": [asdict(config) for config in configs], "count": count, "bare": bare}
         try:
             answer = self._ask(request, self._patience(calls))
         except Failure:

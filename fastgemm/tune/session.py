@@ -13,10 +13,11 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .. import cpu, database, heuristic, kernels
+from .. import cpu, database, heuristic, kernels, special
 from ..database.writing import DEFAULT_NAME
-from ..problem import Problem
-from . import driver, journal, report, strategies, words
+from ..problem import Problem, Record
+from . import compile as building
+from . import driver, journal, report, specialise, strategies, words
 from .journal import Entry
 from .live import LiveRunner
 from .space import Space
@@ -34,6 +35,11 @@ def preview(problems: list[Problem], options: Namespace) -> int:
     path, done = _earlier(options)
     default = strategies.load(options.strategy).trials
     waiting = [problem for problem in problems if problem not in done]
+    if options.specialize:
+        for problem in waiting:
+            print(f"{words.name(problem)}: " + (specialise.misfit(problem) or "a kernel of its own would be compiled"))
+        print(f"modules go to {special.folder()}; nothing was compiled, measured or written")
+        return 0
     for problem in waiting:
         space = Space(problem, heuristic.config(problem))
         trials = min(options.trials or default or len(space), len(space))
@@ -53,24 +59,32 @@ def run(problems: list[Problem], options: Namespace) -> int:
     waiting = [problem for problem in problems if problem not in done]
     deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
     status = 0
+
+    def search() -> Iterator[tuple[Entry, Record | None]]:
+        """Tune one problem after the other; yields each result with the record that it replaces."""
+        for index, problem in enumerate(waiting):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
+                return
+            space = Space(problem, heuristic.config(problem))
+            known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
+            if known is not None and known.config.special:
+                known = None  # these timings, with Python's share in them, say nothing about such a kernel
+            budget = driver.Budget(options.trials or strategy.trials)
+            budget.deadline = time.monotonic() + left / (len(waiting) - index)
+            watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)
+            with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
+                yield driver.tune(space, runner, strategy, budget, options.seed, watch.trial, known), known
+
     with report.Watch(len(waiting), options.quiet) as watch:
         if entries:
             watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
         if waiting and (busy := _load()) > BUSY:
             watch.say(f"the machine is busy (load {busy:.1f}): times will be unsteady and small gains will not be seen")
         try:
-            for index, problem in enumerate(waiting):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
-                    break
-                space = Space(problem, heuristic.config(problem))
-                known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
-                budget = driver.Budget(options.trials or strategy.trials)
-                budget.deadline = time.monotonic() + left / (len(waiting) - index)
-                watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)
-                with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-                    entry = driver.tune(space, runner, strategy, budget, options.seed, watch.trial, known)
+            results = specialise.run(waiting, path, options, watch.say) if options.specialize else search()
+            for entry, known in results:
                 try:
                     with _whole():
                         entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash(), known))
@@ -82,6 +96,8 @@ def run(problems: list[Problem], options: Namespace) -> int:
         except KeyboardInterrupt:
             watch.say(f"stopped; the {len(entries)} finished problems are kept and --resume goes on with the others")
             status = 130
+        except building.Unavailable as error:
+            raise Refused(str(error)) from None
     out = report.console()
     out.print(report.table(entries))
     for line in (*report.summary(entries), *_whereabouts(path, entries)):
@@ -120,7 +136,8 @@ def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
     done, left_out = driver.finished(path, cpu.key(), kernels.kernel_hash())
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    return path, done
+    # A search says nothing about a kernel of the shape's own, nor the other way round.
+    return path, {p: entry for p, entry in done.items() if (entry.strategy == "specialize") == options.specialize}
 
 
 def _writable(path: Path) -> None:

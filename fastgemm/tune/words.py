@@ -40,7 +40,8 @@ def describe(config: Config) -> str:
     if not config.mr:
         return f"{config.family} {config.isa}, {threads}"
     blocks = f"mc {config.mc} kc {config.kc} nc {config.nc}"
-    return f"{config.family} {config.isa} {config.mr}x{config.nr}, pack {config.pack}, {threads}, {blocks}"
+    special = ", specialised" if config.special else ""
+    return f"{config.family} {config.isa} {config.mr}x{config.nr}, pack {config.pack}, {threads}, {blocks}{special}"
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:

@@ -7,10 +7,12 @@ Its input is one JSON object a line, its output one JSON object for each:
 =========== ============================== ==================================================
 ``problem`` ``problem``, ``seed``          ``{"outcome": "ok"}``; operands and reference are there
 ``time``    ``config``, ``limit``          outcome, ``samples`` (seconds of a call), ``detail``
-``rounds``  ``configs``, ``count``         outcome, ``samples``: a list for each configuration
+``rounds``  ``configs``, ``count``,        outcome, ``samples``: a list for each configuration
+            ``bare``
 =========== ============================== ==================================================
 
-The configuration of the family ``numpy`` is `np.matmul` itself.
+The configuration of the family ``numpy`` is `np.matmul` itself.  ``bare`` repeats calls below Python,
+whose share of a call is longer than a small product.
 
 A candidate that kills or hangs this process costs its parent one trial: it sees the
 pipe close, or its patience end, and starts another process.  ``patience`` in a request
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import json
 import os
 import signal
@@ -34,7 +37,10 @@ import numpy as np
 from ..problem import Config, Problem
 from .shapes import from_fields
 
-Run = Callable[[np.ndarray, np.ndarray, np.ndarray], object]
+Run = Callable[..., object]
+"""Called with A, B and C, and where calls are repeated below Python, how many times over."""
+Sample = Callable[[int], float]
+"""Makes so many calls; returns the seconds of one."""
 Make = Callable[[Problem, Config], Run]
 """Turns a configuration into the call to be timed; one of `REFUSALS` means that it is illegal."""
 
@@ -107,32 +113,43 @@ class Bench:
         off, allowed = self.error(call), tolerance(self.problem)
         if not off <= allowed:
             return {"outcome": "wrong", "detail": f"off by {off:.3g} where {allowed:.3g} is allowed"}
-        number, first = _calibrate(call)
+        number, first = _calibrate(functools.partial(_sample, call))
         samples = [first]
         if first <= HOPELESS * limit:
             left = int(TRIAL_SECONDS / (first * number))
             samples += [_sample(call, number) for _ in range(min(MAX_SAMPLES, max(MIN_SAMPLES, left)) - 1)]
         return {"outcome": "ok", "samples": samples}
 
-    def rounds(self, configs: list[Config], count: int) -> dict[str, Any]:
+    def repeated(self, config: Config) -> Sample:
+        """Return what takes a sample of so many calls without Python in between."""
+        run = self._make(self.problem, config)
+
+        def sample(number: int) -> float:
+            start = time.perf_counter()
+            run(self.a, self.b, self.out, number)
+            return (time.perf_counter() - start) / number
+
+        return sample
+
+    def rounds(self, configs: list[Config], count: int, bare: bool = False) -> dict[str, Any]:
         """Time configurations in turn, the order reversed every other round against drift.
 
         One that is illegal or wrong after all has no samples.
         """
         samples: list[list[float]] = [[] for _ in configs]
-        calls: dict[int, Callable[[], object]] = {}
+        takers: dict[int, Sample] = {}
         for index, config in enumerate(configs):
             with contextlib.suppress(*REFUSALS):
                 call = self.call(config)
                 if self.error(call) <= tolerance(self.problem):
-                    calls[index] = call
-        numbers = [_calibrate(call)[0] for call in calls.values()]
+                    takers[index] = self.repeated(config) if bare else functools.partial(_sample, call)
+        numbers = [_calibrate(take)[0] for take in takers.values()]
         for turn in range(count):
-            for index in list(calls)[:: 1 if turn % 2 == 0 else -1]:
+            for index in list(takers)[:: 1 if turn % 2 == 0 else -1]:
                 if max(numbers) > 1:
                     # What ran before has left its own blocks in the caches; slow calls replace them by themselves.
-                    calls[index]()
-                samples[index].append(_sample(calls[index], max(numbers)))
+                    takers[index](1)
+                samples[index].append(takers[index](max(numbers)))
         return {"outcome": "ok", "samples": samples}
 
 
@@ -150,7 +167,8 @@ def serve(make: Make, requests: TextIO, answers: TextIO) -> None:
         elif request["op"] == "time":
             answer = bench.time(Config(**request["config"]), request["limit"])
         else:
-            answer = bench.rounds([Config(**fields) for fields in request["configs"]], request["count"])
+            configs = [Config(**fields) for fields in request["configs"]]
+            answer = bench.rounds(configs, request["count"], request.get("bare", False))
         faulthandler.cancel_dump_traceback_later()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
@@ -206,12 +224,12 @@ def _sample(call: Callable[[], object], number: int) -> float:
     return (time.perf_counter() - start) / number
 
 
-def _calibrate(call: Callable[[], object]) -> tuple[int, float]:
+def _calibrate(take: Sample) -> tuple[int, float]:
     """Calls that make up a sample, and the time of one call in such a sample."""
-    number, seconds = 1, _sample(call, 1)
+    number, seconds = 1, take(1)
     while seconds * number < SAMPLE_SECONDS:
         number = max(2 * number, min(10 * number, int(SAMPLE_SECONDS / seconds)))
-        seconds = _sample(call, number)
+        seconds = take(number)
     return number, seconds
 
 

@@ -1,0 +1,97 @@
+"""What a kernel of its own is worth to a small product: constants for sizes and strides against the generic plan.
+
+    python bench/specialized.py
+    python bench/specialized.py --dtype float64 --dims 4 16 32
+
+Compiles a kernel for every M x N x K of the dimensions, into a folder that is thrown away, and times it in turn with
+the plan that a call gets without it.  Both are repeated below Python, whose share of a call is longer than a product
+of this size.  Prints the geometric mean of the ratios, by dimension and of all, and the least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import tempfile
+import time
+
+import numpy as np
+
+from fastgemm import heuristic, kernels, registry, special
+from fastgemm.plan import Plan
+from fastgemm.problem import Problem
+from fastgemm.tune import specialise
+from fastgemm.tune.words import duration, geometric_mean
+
+SAMPLE_SECONDS = 100e-6
+
+
+def timed(plan: Plan, operands: tuple[np.ndarray, ...], times: int) -> float:
+    """Seconds of one of so many products."""
+    start = time.perf_counter()
+    plan.run(*operands, times)
+    return (time.perf_counter() - start) / times
+
+
+def compare(problem: Problem, name: str, rounds: int) -> tuple[float, float]:
+    """Median times of the generic plan and of the shape's own kernel, taken in turn."""
+    config = specialise.single(heuristic.config(problem))
+    plans = [Plan(problem, config), Plan(problem, config.replace(special=name))]
+    if not plans[1].special:
+        raise SystemExit(f"the kernel for {problem} was refused")
+    rng = np.random.default_rng(0)
+    dtype = problem.row.numpy
+    a, b = (rng.random(shape).astype(dtype) for shape in ((problem.m, problem.k), (problem.k, problem.n)))
+    out = np.empty((problem.m, problem.n), dtype)
+    for plan in plans:
+        if not np.allclose(plan.run(a, b, out), a @ b, rtol=1e-4):
+            raise SystemExit(f"wrong answer for {problem}")
+    times = max(10, int(SAMPLE_SECONDS / timed(plans[0], (a, b, out), 1000)))
+    samples: list[list[float]] = [[], []]
+    for turn in range(rounds):
+        for at in (0, 1) if turn % 2 else (1, 0):
+            samples[at].append(timed(plans[at], (a, b, out), times))
+    return statistics.median(samples[0]), statistics.median(samples[1])
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dtype", default="float32", help="default: float32")
+    parser.add_argument(
+        "--dims", type=int, nargs="+", default=[4, 8, 16, 24, 32], metavar="N", help="sizes of M, N and K"
+    )
+    parser.add_argument("--rounds", type=int, default=21, metavar="N", help="pairs of samples a shape")
+    parser.add_argument("--all", action="store_true", help="print every shape, not only the means")
+    options = parser.parse_args()
+    tier = kernels.active_isa()
+    if tier is None:
+        raise SystemExit("no kernels run here")
+    dtype = registry.dtype(options.dtype).name
+    problems = [Problem(dtype, *sizes) for sizes in itertools.product(options.dims, repeat=3)]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FASTGEMM_CACHE"] = folder
+        modules = specialise.compiled(problems, tier.name, lambda text: print(text, flush=True))
+        ratios: dict[Problem, float] = {}
+        for problem in problems:
+            shape = special.shape_of(problem)
+            before, after = compare(problem, modules[shape], options.rounds)
+            ratios[problem] = before / after
+            if options.all:
+                p = problem
+                print(
+                    f"{p.m:3} x {p.n:3} x {p.k:3}  {duration(before):>8} -> {duration(after):>8}  {before / after:.2f}"
+                )
+    for at, axis in enumerate("MNK"):
+        means = {
+            size: geometric_mean([r for p, r in ratios.items() if (p.m, p.n, p.k)[at] == size]) for size in options.dims
+        }
+        print(f"{axis}: " + "  ".join(f"{size}: {mean:.2f}" for size, mean in means.items()))
+    mean, least = geometric_mean(list(ratios.values())), min(ratios.values())
+    print(f"{options.dtype}, {tier.name}, {len(ratios)} shapes: geometric mean {mean:.2f}, least {least:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Kernels for one shape each: compiled by the tuner, kept in the user's cache, loaded when a record names them.
+
+::
+
+    python -m fastgemm.tune --specialize ──▷ <cache>/<hash of the file>.so ◁── Config.special in a record
+                                                        │ checked, then loaded
+                                                  find(name, problem) ──▷ Plan.specialise
+
+A module is code, so it has to be the user's own: the file and its folder belong to the user and nobody else may write
+there, and the file's contents have the hash that the record names.  What fails a check is refused with one
+warning, and the plan computes the product without it.  A module that is not there (a record from another machine)
+is no reason for a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import stat
+import sys
+import threading
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from . import registry
+from .driver import _plan
+from .problem import Problem
+
+# Modules of a hundred unrolled shapes have 2 MiB.
+MAX_BYTES = 64 << 20
+MODULE = "fastgemm_special"
+DIGITS = 32
+
+
+class SpecialKernelWarning(UserWarning):
+    """A module with specialised kernels was refused."""
+
+
+class Entry(NamedTuple):
+    """A kernel for a shape: where it is in a module's table."""
+
+    module: ModuleType
+    capsule: object
+    at: int
+
+
+_tables: dict[str, dict[registry.Special, Entry]] = {}
+_lock = threading.Lock()
+
+
+def folder() -> Path:
+    """Return where specialised modules are kept: FASTGEMM_CACHE, or a folder in the user's cache.
+
+    Examples
+    --------
+    >>> from fastgemm import special
+    >>> special.folder().name != ""
+    True
+    """
+    if named := os.environ.get("FASTGEMM_CACHE", ""):
+        return Path(os.path.expanduser(named))
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # the XDG specification says to ignore any other
+        base = os.path.expanduser("~/Library/Caches" if sys.platform == "darwin" else "~/.cache")
+    return Path(base) / "fastgemm"
+
+
+def digest(data: bytes) -> str:
+    """Return the name of a module with these contents.
+
+    Examples
+    --------
+    >>> from fastgemm import special
+    >>> len(special.digest(b"")) == special.DIGITS
+    True
+    """
+    return hashlib.sha256(data).hexdigest()[:DIGITS]
+
+
+def shape_of(problem: Problem) -> registry.Special | None:
+    """Return the shape of a kernel for a problem; None where there can be none.
+
+    Examples
+    --------
+    >>> from fastgemm import special
+    >>> from fastgemm.problem import Problem
+    >>> special.shape_of(Problem("f32", 8, 16, 4, layout="tn"))
+    Special(dtype='f32', m=8, n=16, k=4, a='t')
+    """
+    a, b = problem.layout[0], problem.layout[1]
+    if b != "n" or a == "g":
+        return None
+    return registry.Special(problem.dtype, problem.m, problem.n, problem.k, a)
+
+
+def find(name: str, problem: Problem) -> Entry | None:
+    """Return the kernel of a module for a problem, loading the module at first; None where it has none.
+
+    Warns
+    -----
+    SpecialKernelWarning
+        Once for each module that is there and may not be loaded, saying why.
+    """
+    shape = shape_of(problem)
+    if shape is None:
+        return None
+    with _lock:
+        if name not in _tables:
+            _tables[name] = {}  # before a warning that may be an error
+            _tables[name] = _load(folder() / f"{name}.so", name)
+    return _tables[name].get(shape)
+
+
+def _load(path: Path, name: str) -> dict[registry.Special, Entry]:
+    try:
+        why = refusal(path, name)
+        if why is None:
+            return {}
+        if not why:
+            return _table(_import(path))
+    except (OSError, ImportError) as error:
+        why = str(error)
+    message = f"{path}: {why}; the products that it was made for are computed without it"
+    warnings.warn(message, SpecialKernelWarning, stacklevel=4)
+    return {}
+
+
+def refusal(path: Path, name: str) -> str | None:
+    """Say why a module must not be loaded: "" when it may be, None when there is none.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read.
+    """
+    user = os.geteuid() if hasattr(os, "geteuid") else None
+    if user is None:
+        return "this system does not say whose a file is"
+    try:
+        over = os.stat(path.parent)
+        # A link would be followed only after these checks.
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with os.fdopen(file, "rb") as source:
+        status = os.fstat(source.fileno())
+        for what, found in (("the folder", over), ("it", status)):
+            if found.st_uid != user:
+                return f"{what} belongs to another user"
+            if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return f"others may write to {what}"
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            return f"it is not a regular file of at most {MAX_BYTES >> 20} MiB"
+        if digest(source.read(MAX_BYTES + 1)) != name:
+            return "its contents are not those that were tuned (their hash differs)"
+    return ""
+
+
+def _import(path: Path) -> ModuleType:
+    # Not in sys.modules: all of these modules have one name, and nobody else asks for it.
+    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
+    spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    if _plan.code != module.CODE:
+        raise ImportError("it was made for another build of fastgemm")
+    return module
+
+
+def _table(module: ModuleType) -> dict[registry.Special, Entry]:
+    return {registry.Special(*shape): Entry(module, module.tables(), at) for at, shape in enumerate(module.SHAPES)}
+
+
+def built_in(isa: str, problem: Problem) -> Entry | None:
+    """Return the kernel of this build for a problem's very shape (`registry.SPECIAL`); None where it has none."""
+    shape = shape_of(problem)
+    if shape not in registry.SPECIAL:
+        return None
+    name = registry.module("special", registry.isa(isa))
+    with _lock:
+        if name not in _tables:
+            known = importlib.util.find_spec(name) is not None
+            _tables[name] = _table(importlib.import_module(name)) if known else {}
+    return _tables[name].get(shape)

@@ -1,0 +1,143 @@
+"""Kernels for single shapes: compiled, checked, timed against the plan of today, and recorded where they win.
+
+A small product spends its time on loops, masks and strides that a kernel with constants for them does not have.  The
+kernels of all shapes are compiled first, in few modules, because starting the compiler takes longer than a kernel;
+then each shape is judged in pairs by a worker process, which also survives a kernel that does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from .. import cpu, dispatch, heuristic, kernels, registry, special
+from ..problem import Config, Problem, Record
+from ..registry import Special
+from . import compile as building
+from . import driver
+from .compare import GAIN, P_VALUE, judge
+from .journal import Entry
+from .live import LiveRunner
+from .measure import Runner
+
+# Unrolled over k, a larger product has more code than the cache of instructions holds, and nothing to gain:
+# f32 32x32x32 6 %, against 2.5 times at 4x4x4.
+MOST = 48
+MODULE_SHAPES = 48
+ROUNDS = 21
+
+
+def misfit(problem: Problem) -> str | None:
+    """Say why a problem gets no kernel of its own; None where it may.
+
+    Examples
+    --------
+    >>> misfit(Problem("f32", 8, 8, 8)) is None
+    True
+    >>> misfit(Problem("f32", 8, 8, 8, layout="nt"))
+    'only where B has adjacent columns and A adjacent rows or columns'
+    """
+    if special.shape_of(problem) is None:
+        return "only where B has adjacent columns and A adjacent rows or columns"
+    if min(problem.m, problem.n) == 1:
+        return "a product with a vector streams a matrix: its shape makes no difference"
+    if max(problem.m, problem.n, problem.k) > MOST:
+        return f"only to {MOST} in each dimension; larger products gain nothing"
+    return None
+
+
+def compiled(problems: Sequence[Problem], isa: str, say: Callable[[str], None]) -> dict[Special, str]:
+    """Compile a kernel for the shape of each problem; return the module of each.
+
+    Raises
+    ------
+    fastgemm.tune.compile.Unavailable
+        If nothing can be compiled here.
+    """
+    tier = registry.isa(isa)
+    shapes = dict.fromkeys(shape for shape in map(special.shape_of, problems) if shape)
+    by_length: dict[int, list[Special]] = {}
+    for shape in shapes:
+        by_length.setdefault(shape.vector_bytes(tier), []).append(shape)
+    parts = [
+        group[at : at + MODULE_SHAPES] for group in by_length.values() for at in range(0, len(group), MODULE_SHAPES)
+    ]
+    made: dict[Special, str] = {}
+    for number, part in enumerate(parts, 1):
+        say(f"compiling {len(part)} kernels, module {number} of {len(parts)}")
+        try:
+            name = building.make(part, isa)
+        except building.Failed as error:
+            say(f"not compiled: {error}")
+            continue
+        made.update(dict.fromkeys(part, name))
+    return made
+
+
+def single(config: Config) -> Config:
+    """Return the configuration with whole products computed by one thread each."""
+    return config if config.threads == 1 or config.split == "batch" else config.replace(threads=1, split="n")
+
+
+def tune(problem: Problem, base: Config, name: str, runner: Runner) -> Entry:
+    """Judge a problem's own kernel, in module `name`, against the configuration that it is computed with today.
+
+    Returns
+    -------
+    Entry
+        Confirmed, rejected or failed; its baseline is the heuristic's time in the same rounds, as in every record.
+    """
+    config = single(base).replace(special=name)
+    about = Entry(problem, "failed", config, trials=1, strategy="specialize", date=driver.today())
+    (first,) = runner.measure([config])
+    if first.outcome != "ok":
+        return dataclasses.replace(about, failures=1, detail=f"{first.outcome}: {first.detail}")
+    start = heuristic.config(problem)
+    configs = list(dict.fromkeys([config, base, start]))
+    samples = dict(zip(configs, runner.rounds(configs, ROUNDS, bare=True), strict=True))
+    if not all(samples.values()):
+        return dataclasses.replace(about, detail="the final could not be timed")
+    verdict, untuned = judge(config, samples[config], samples[base]), judge(config, samples[config], samples[start])
+    won = verdict.confirmed and untuned.p < P_VALUE and untuned.gain >= GAIN
+    return dataclasses.replace(
+        about,
+        status="confirmed" if won else "rejected",
+        seconds=verdict.seconds,
+        baseline_seconds=untuned.baseline_seconds,
+        gain=verdict.gain,
+        p=verdict.p,
+        spread=verdict.spread,
+        numpy_seconds=math.nan,
+    )
+
+
+def run(
+    problems: Sequence[Problem], path: Path, options: Namespace, say: Callable[[str], None]
+) -> Iterator[tuple[Entry, Record | None]]:
+    """Compile for all problems, then judge one after the other; yields each result with the record that it replaces."""
+    tier = kernels.active_isa()
+    assert tier is not None
+    fit = []
+    for problem in problems:
+        if why := misfit(problem):
+            say(f"no kernel for {problem.m}x{problem.n}x{problem.k}: {why}")
+        else:
+            fit.append(problem)
+    modules = compiled(fit, tier.name, say)
+    recorded = driver.recorded(path, cpu.key(), kernels.kernel_hash())
+    for problem in fit:
+        shape = special.shape_of(problem)
+        if shape not in modules:
+            continue
+        known = recorded.get(problem)
+        base = (known.config if known else dispatch.resolve(problem).config).replace(special="")
+        if base.family == "numpy" or base.misfit(problem):
+            base = heuristic.config(problem)
+        with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
+            entry = tune(problem, base, modules[shape], runner)
+        # What was found before stays where the kernel is not better.
+        yield entry, known if entry.status == "confirmed" else None
