@@ -53,7 +53,7 @@ NUMPY_MACROS = [
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
-DRIVER = ("fastgemm.driver._loops", "fastgemm.driver._team", "fastgemm.driver._plan")
+DRIVER = ("fastgemm.driver._loops", "fastgemm.driver._small", "fastgemm.driver._team", "fastgemm.driver._plan")
 RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction")
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)
@@ -210,8 +210,8 @@ def code_hash(registry: Any, texts: dict[str, str]) -> str:
     compiler knows, and its version, are left out: the shipped records hold for every build of one source.
     Lines of comment alone are left out too.
     """
-    sources = [*sorted((PACKAGE / "driver").glob("*.p[yx][xd]")), PACKAGE / "kernels" / "simd.pxd"]
-    parts = [path.read_text() for path in (*sources, PACKAGE / "heuristic.py")]
+    sources = [*sorted((PACKAGE / "driver").glob("*.p[yx][xd]")), *sorted((PACKAGE / "kernels").glob("*.pxd"))]
+    parts = [path.read_text() for path in (*sources, *sorted(PACKAGE.glob("heuristic*.py")))]
     parts += [texts[name] for name in sorted(texts)]
     parts += [" ".join([tier.name, *OPTIMISE, *tier.cflags]) for tier in registry.ISAS]
     # A space after the sign: "#define" within Cython's verbatim C is no comment.
@@ -246,6 +246,7 @@ class BuildExt(build_ext):
                         "fastgemm/registry.py",
                         "fastgemm/driver/abi.pxd",
                         "fastgemm/kernels/simd.pxd",
+                        "fastgemm/kernels/lanes.pxd",
                     ],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(tier.vector_bytes))],
                 )

@@ -49,6 +49,9 @@ class Explanation:
         elif c.family == "gemv":
             lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
                          f"{c.threads} threads over {c.split}")
+        elif c.family == "small":
+            lines.append(f"{registry.variant('small', p.row, registry.isa(c.isa), c.mr, c.nr)}, "
+                         f"{c.threads} threads over {c.split}")
         else:
             name = registry.variant(c.family, p.row, registry.isa(c.isa), c.mr, c.nr)
             packed = {"none": "nothing", "b": "B", "ab": "A and B"}[c.pack]

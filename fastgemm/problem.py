@@ -17,6 +17,7 @@ MAX_BLOCK = 1 << 20
 MAX_THREADS = 1024
 MAX_WORKSPACE = 32 << 20
 MAX_PARTIAL = 1 << 20
+MAX_SMALL_K = 1024
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
 
 
@@ -191,9 +192,9 @@ class Config:
             return "split 'k' takes one product, not a stack"
         if self.split == "k" and problem.m * problem.n * dt.itemsize > MAX_PARTIAL:
             return f"split 'k' keeps an output a thread, at most {MAX_PARTIAL >> 10} KiB"
+        if self.family != "gemv" and (self.mr, self.nr) not in registry.tiles(dt, tier):
+            return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
         if self.family == "gemm":
-            if (self.mr, self.nr) not in registry.tiles(dt, tier):
-                return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
             # Threads keep a block of A and one of B each; a database must not be able to
@@ -211,6 +212,15 @@ class Config:
                 return "gemv needs a matrix with adjacent rows or columns"
             if self.split in ("m", "k"):
                 return "gemv splits n or batch"
+        elif self.family == "small":
+            if self.pack != "none":
+                return "small packs nothing"
+            if problem.layout[1] != "n" and problem.n > 1:
+                return "small reads B in place: its columns must be adjacent in memory"
+            if problem.k > MAX_SMALL_K:
+                return f"small does not cut k: at most {MAX_SMALL_K}"
+            if self.split == "k":
+                return "small splits m, n or batch"
         return None
 
     def replace(self, **changes: object) -> Config:

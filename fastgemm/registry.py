@@ -102,6 +102,7 @@ TILES = {
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
+    Family("small", "kernels/small.pyx.tp", "short k, nothing packed: stacks of small products, narrow outputs"),
 )
 
 
@@ -232,6 +233,15 @@ def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
         for nv in range(1, vectors + 1)
     }
     return tuple(sorted(found))
+
+
+def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:
+    """Lanes that a narrow row of C takes, in real components: those that fit twice into a vector.
+
+    A single column is not among them: that is one row of the transposed product.
+    """
+    length = tier.vector_bytes // dt.real_bytes
+    return tuple(width for width in (2, 4, 8) if 2 * width <= length and width > dt.parts)
 
 
 def variant(family_name: str, dt: DType, tier: Isa, mr: int, nr: int) -> str:

@@ -17,6 +17,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 LAYERS = (
     ("registry", "version"),
     ("problem",),
+    ("heuristic_small",),
     ("cpu",),
     ("driver",),
     ("kernels",),

@@ -33,10 +33,10 @@ def tiers() -> list[Any]:
     ]
 
 
-def variants() -> list[Any]:
+def variants(family: str = "gemm") -> list[Any]:
     """Every register tile of every dtype on every tier."""
     return [
-        pytest.param(dt, tier, mr, nr, id=registry.variant("gemm", dt, tier, mr, nr), marks=each.marks)
+        pytest.param(dt, tier, mr, nr, id=registry.variant(family, dt, tier, mr, nr), marks=each.marks)
         for each in tiers()
         for dt, tier in [each.values]
         for mr, nr in registry.tiles(dt, tier)
@@ -205,6 +205,71 @@ def test_gemv_stacks(dt: registry.DType, tier: registry.Isa) -> None:
         if config.misfit(problem) is None:
             a, b = integers((batch, 1, 17), dt.numpy, 1), integers((batch, 17, 21), dt.numpy, 2)
             assert np.array_equal(Plan(problem, config).run(a, b), np.einsum("bik,bkj->bij", a, b))
+
+
+@pytest.mark.parametrize(("dt", "tier", "mr", "nr"), variants("small"))
+def test_small(dt: registry.DType, tier: registry.Isa, mr: int, nr: int) -> None:
+    """Tiles, rows that share vectors, panels of a tall and of a wide product; outputs that are no plain ones."""
+    config = Config("small", tier.name, mr, nr)
+    lanes = registry.lanes(dt, tier)
+    widths = sorted({*range(1, 10), lanes - 1, lanes + 1, nr, 2 * nr + 3} - {0})
+    for n, m, k in itertools.product(widths, (1, 3, 2 * mr, 4 * lanes + 1), (1, 3, 8)):
+        for letters, out_letter in (("nn", "n"), ("tn", "n"), ("gn", "n"), ("nn", "r"), ("tn", "g"), ("rn", "t")):
+            problem = problem_of(dt, (m, n, k), letters)
+            if config.misfit(problem) is None:
+                check(problem, config, letters, out_letter)
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_small_narrow(dt: registry.DType, tier: registry.Isa) -> None:
+    """Every width of narrow rows, with each remainder of rows and of k, and C with gaps between rows."""
+    config = Config("small", tier.name, *registry.tiles(dt, tier)[0])
+    widest = max(registry.narrow_widths(dt, tier), default=0) // dt.parts
+    for n in range(2, widest + 1):
+        for m, k in itertools.product((*range(1, 10), 31, 63, 70), (*range(1, 7), 8)):
+            for letters in ("nn", "tn"):
+                problem = problem_of(dt, (m, n, k), letters)
+                a, b = operand(m, k, dt.numpy, letters[0], 1), operand(k, n, dt.numpy, letters[1], 2)
+                tight = np.full((m + 2, n), np.nan, dt.numpy)
+                for out in (tight[1:-1], afloat(m, n, dt.numpy, "n")):
+                    Plan(problem, config).run(a, b, out=out)
+                    assert np.array_equal(out, expected(m, n, k, dt.numpy, letters)), (problem, out.strides)
+                assert np.isnan(tight[[0, -1]]).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_small_stacks(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+    """Stacks, shared by threads or not, with steps of every sign and operands that repeat."""
+    mr, nr = registry.tiles(dt, tier)[-1]
+    sizes = [(8, 8, 8), (4, 4, 4), (2, 2, 2), (3, 5, 7), (2 * mr + 1, nr + 1, 5), (2 * mr, nr, 3), (1, 2 * nr, 2)]
+    for (m, n, k), split in itertools.product(sizes, ("batch", "m", "n")):
+        config = Config("small", tier.name, mr, nr, split=split, threads=threads)
+        a, b = integers((11, m, k), dt.numpy, 1), integers((11, k, n), dt.numpy, 2)
+        repeated = np.broadcast_to(b[:1], b.shape)
+        for left, right in ((a, b), (a[::-1], b), (a, repeated)):
+            out = np.full((11, m, n), np.nan, dt.numpy)
+            Plan(Problem(dt.name, m, n, k, batch=11, threads=2), config).run(left, right, out)
+            assert np.array_equal(out, np.einsum("bik,bkj->bij", left, right)), (m, n, k, split)
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_small_has_the_bits_of_gemm(dt: registry.DType, tier: registry.Isa) -> None:
+    """One order of summation, whichever kernel takes a product: `out` and its strides choose among them."""
+    rng = np.random.default_rng(0)
+    mr, nr = registry.tiles(dt, tier)[0]
+    for m, n, k in [(8, 8, 8), (37, 2, 11), (64, 3, 5), (33, 4, 70), (17, 7, 9), (70, nr + 1, 20)]:
+        a, b = (rng.standard_normal(shape) + 0j for shape in ((m, k), (k, n)))
+        if dt.parts == 2:
+            a, b = a * (1 - 2j), b + 1j * b[::-1]
+        a, b = (x.astype(dt.numpy) if dt.parts == 2 else x.real.astype(dt.numpy) for x in (a, b))
+        want = Plan(Problem(dt.name, m, n, k), Config("gemm", tier.name, mr, nr, kc=1024)).run(a, b)
+        gaps = np.zeros((m, 2 * n), dt.numpy)[:, ::2]
+        for x in (a, a.copy("F")):
+            problem = Problem(dt.name, m, n, k, layout="nn" if x is a else "tn")
+            for out in (np.zeros((m, n), dt.numpy), np.zeros((m, n + 3), dt.numpy)[:, 1:-2], gaps):
+                got = Plan(problem, Config("small", tier.name, mr, nr)).run(x, b, out)
+                assert got.tobytes() == want.tobytes(), (m, n, k, problem.layout, out.strides)
 
 
 @pytest.mark.parametrize(("dt", "tier"), tiers())

@@ -5,11 +5,11 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from fastgemm.driver.abi cimport MAX_DTYPES, MAX_ROWS, MAX_VECTORS, kernels_t, special_t, store_t
+from fastgemm.driver.abi cimport MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, special_t, store_t
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMM, FAMILY_GEMV, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut, letter, plan_t,
-    row_gap,
+    FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
+    letter, plan_t, row_gap,
 )
 
 import numpy as np
@@ -57,8 +57,15 @@ def add_kernels(int level, object capsule):
             t.peak, t.peak_flops = s.peak, s.peak_flops
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
+        for i in range(MAX_NARROW):
+            if s.narrow[i] != NULL:
+                t.narrow[i] = s.narrow[i]
+            if s.narrow_columns[i] != NULL:
+                t.narrow_columns[i] = s.narrow_columns[i]
         for i in range(MAX_ROWS + 1):
             for j in range(MAX_VECTORS + 1):
+                if s.small[i][j] != NULL:
+                    t.small[i][j] = s.small[i][j]
                 if s.micro[i][j] != NULL:
                     t.micro[i][j] = s.micro[i][j]
 
@@ -227,7 +234,8 @@ cdef class Plan:
         tier, row = registry.isa(config.isa), problem.row
         cdef const kernels_t* t = &TABLES[<int>tier.level][<int>row.code]
         plan.family = _FAMILY_CODES[config.family]
-        if plan.family == FAMILY_GEMM and t.pack_a == NULL or plan.family == FAMILY_GEMV and t.gemv_rows == NULL:
+        if plan.family == FAMILY_GEMM and t.pack_a == NULL or plan.family == FAMILY_GEMV and t.gemv_rows == NULL \
+                or plan.family == FAMILY_SMALL and t.small[1][1] == NULL:
             raise ValueError(f"the {config.family} kernels for {config.isa} are not loaded in this process")
         plan.kernels = t
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, least = 1
@@ -261,6 +269,11 @@ cdef class Plan:
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
+        if plan.family == FAMILY_SMALL:
+            # Equal panels of rows where one panel more makes them so: the kernels loop over those by themselves.
+            if plan.rows.larger and plan.m % (plan.rows.panels + 1) == 0:
+                plan.rows = cut(plan.m, plan.m // (plan.rows.panels + 1))
+            return
         if plan.pack_a:
             plan.a_bytes = (plan.mc * row_gap(plan.kc * t.part, t.length) * t.real_bytes + 63) // 64 * 64
         if plan.split == SPLIT_K and plan.batch == 1 and plan.threads > 1:
@@ -342,7 +355,7 @@ cdef class Plan:
             call.cs_c = self.plan.kernels.part
         cdef char found = letter(p.k, p.n, call.rs_b, call.cs_b, self.plan.kernels.part)
         if self.plan.family == FAMILY_GEMV and found == c"g" or \
-                self.plan.family == FAMILY_GEMM and not self.plan.pack_b and found != c"n":
+                self.plan.family != FAMILY_GEMV and not self.plan.pack_b and found != c"n":
             raise ValueError(f"b is not laid out as {p.layout[1]!r}, and the plan does not pack it")
         cdef int failed = 0
         cdef Py_ssize_t _i

@@ -4,8 +4,9 @@ from cython.parallel cimport parallel, threadid
 
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel
+from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMV, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share, special_takes,
+    FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share, special_takes,
 )
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
@@ -41,6 +42,9 @@ cdef void rectangle(
         row0, row1 = first, last
     elif plan.split == SPLIT_N:
         vec0, vec1 = first, last
+    if plan.family == FAMILY_SMALL:
+        small(plan, call, items, row0, row1, vec0, vec1)
+        return
     blocked(plan, call, row0, row1, vec0, vec1, items, space, space + plan.a_bytes)
 
 
@@ -56,6 +60,9 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     item.a += i * call.step_a
     item.b += i * call.step_b
     item.c += i * call.step_c
+    if plan.family == FAMILY_SMALL and plan.split == SPLIT_BATCH:
+        small(plan, &item, last - first, 0, plan.m, 0, plan.width)
+        return
     while first < last:
         items = 1
         if plan.direct:
@@ -181,6 +188,9 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
     cdef size_t partials = plan.threads * plan.c_bytes
     cdef char* space = NULL
     cdef int part
+    if plan.family == FAMILY_SMALL:
+        small(plan, call, plan.batch, 0, plan.m, 0, plan.width)
+        return 0
     if plan.direct and plan.batch == 1:
         macrokernel(plan, call, &call.store, call.a, call.rs_a, call.cs_a, False, call.b, False,
                     0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)

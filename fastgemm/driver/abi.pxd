@@ -9,6 +9,7 @@ cdef enum:
     MAX_ROWS = 14      # tallest microkernel of the registry, in real rows
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 4
+    MAX_NARROW = 9     # components of a narrow row of C, and one
 
 cdef struct store_t:
     # How a finished tile goes to memory: C = alpha * AB + beta * C.
@@ -71,6 +72,27 @@ cdef struct special_t:
     Py_ssize_t rs_a, cs_a, rs_b, rs_c   # what a call's strides must be; B's and C's columns are adjacent
     special_run_t run
 
+# Equal products, one after the other: those of a stack, or the panels of one large product (with a step of 0 for the
+# operand that they share).  Strides inside a product count components, steps between products bytes.
+cdef struct stack_t:
+    Py_ssize_t count, m, k
+    Py_ssize_t n                    # components of a row of C
+    const char* a
+    const char* b
+    char* c
+    Py_ssize_t rs_a, cs_a, rs_b, rs_c
+    Py_ssize_t step_a, step_b, step_c
+    # The tile kernels only: equal panels of rows in a product, bytes from one to the next, live components of the last
+    # vector of a row of C.
+    Py_ssize_t panels, panel_a, panel_c
+    int tail
+    Py_ssize_t touch_a, touch_b, touch_c    # bytes of each operand to fetch before they are needed (0: none) ...
+    Py_ssize_t ahead_a, ahead_b, ahead_c    # ... and how far ahead
+
+# C = A @ B for each product of a stack, B's and C's columns adjacent; C is not read.  The sum runs over k in order,
+# as a gemm microkernel's does: the bits are the same.
+ctypedef void (*stack_kernel_t)(const stack_t* stack) noexcept nogil
+
 # A register-only loop of `rounds` times `accumulators` multiply-adds; returns their sum.
 ctypedef double (*peak_t)(Py_ssize_t rounds) noexcept nogil
 
@@ -87,3 +109,8 @@ cdef struct kernels_t:
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
     gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column
+    stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
+    # C's rows are at most half a vector wide and share vectors.  Index: components of a row; NULL: not narrow enough.
+    # A by rows (its columns adjacent), and by columns.
+    stack_kernel_t narrow[MAX_NARROW]
+    stack_kernel_t narrow_columns[MAX_NARROW]

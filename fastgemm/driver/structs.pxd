@@ -5,6 +5,7 @@ from fastgemm.driver.abi cimport kernels_t, special_t, store_t
 cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
     FAMILY_GEMV = 1
+    FAMILY_SMALL = 2
     GEMV_CHUNK = 8192       # elements of x or y that gemv copies at a time where they are strided
 
 cdef enum:

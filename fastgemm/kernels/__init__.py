@@ -6,7 +6,8 @@ instructions as soon as it is imported, so nothing here imports one before
 and the tests may load others that the CPU can run.
 
     gemm.pyx.tp   microkernels, packing, tile stores      simd.pxd   vector types
-    gemv.pyx.tp   one row of output                       (driver/abi.pxd says what the driver calls)
+    gemv.pyx.tp   one row of output                       lanes.pxd  several rows in one vector
+    small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class Space:
         """Return the configuration at some coordinates; None where there is none."""
         value = {name: self.values[name][index] for name, index in point.items()}
         kernel, team, pack = value["kernel"], value["team"], value["pack"]
-        if not kernel.mr:
-            # Untiled kernels pack nothing and have no blocks: one point stands for all.
+        if kernel.family != "gemm":
+            # The other families pack nothing and have no blocks: one point stands for all.
             if any(point[name] != index for name, index in self._rest.items()):
                 return None
             pack = "none"
@@ -168,7 +168,7 @@ class Space:
         dt, tier, start = self.problem.row, registry.isa(self.start.isa), self.start
         kernels = [Kernel(start.family, start.isa, start.mr, start.nr)]
         for family in registry.FAMILIES:
-            sizes = registry.tiles(dt, tier) if family.name == "gemm" else ((0, 0),)
+            sizes = registry.tiles(dt, tier) if family.name != "gemv" else ((0, 0),)
             kernels += [Kernel(family.name, tier.name, mr, nr) for mr, nr in sizes]
         lanes = registry.lanes(dt, tier)
         vectors = -(-self.problem.n // lanes)
@@ -197,12 +197,12 @@ class Space:
         return tuple(dict.fromkeys(teams))
 
     def _resting(self) -> Point:
-        """Where the coordinates rest that have no effect on an untiled kernel.
+        """Where the coordinates rest that have no effect outside the gemm family.
 
-        The blocks rest at the start's and the packing at the first that suits a tiled kernel, so
-        that an untiled configuration has tiled neighbours.
+        The blocks rest at the start's and the packing at the first that suits a gemm kernel, so
+        that a configuration of another family has neighbours in gemm.
         """
-        tiled = next(kernel for kernel in self.values["kernel"] if kernel.mr)
+        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family == "gemm")
         blocks = {name: self.values[name].index(getattr(self.start, name)) for name in ORDERED}
         legal = [
             index

@@ -1,0 +1,145 @@
+"""The loops of the small family: which product, or which panel of one, is an item of a stack.
+
+Its kernels loop over a stack by themselves.  What is left here is to say what the stack is:
+
+    a stack of products    the products, each in equal panels of rows where that works out
+    one tall product       its panels of rows, which share B
+    one wide product       its panels of columns, which share A
+"""
+
+from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, stack_kernel_t, stack_t
+from fastgemm.driver._loops cimport macrokernel
+from fastgemm.driver.structs cimport call_t, cut, grid_t, plan_t
+
+cdef enum:
+    FETCHED = 1 << 10     # bytes of an operand of one item up to which it is fetched by hand; 4 KiB: 32^3 f32 -15 %
+    AHEAD = 2 << 10       # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
+
+
+cdef inline Py_ssize_t touched(Py_ssize_t step, Py_ssize_t bytes) noexcept nogil:
+    # What to fetch of an operand whose items lie in memory one after the other.
+    return bytes if 0 < step == bytes <= FETCHED else 0
+
+
+cdef void fetch_ahead(stack_t* s, Py_ssize_t size, Py_ssize_t part) noexcept nogil:
+    s.touch_a = touched(s.step_a, s.m * s.k * part * size)
+    s.touch_b = touched(s.step_b, s.k * s.n * size)
+    s.touch_c = touched(s.step_c, s.m * s.n * size)
+    s.ahead_a = (1 + AHEAD // s.touch_a) * s.touch_a if s.touch_a else 0
+    s.ahead_b = (1 + AHEAD // s.touch_b) * s.touch_b if s.touch_b else 0
+    s.ahead_c = (1 + AHEAD // s.touch_c) * s.touch_c if s.touch_c else 0
+
+
+cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_ssize_t nv) noexcept nogil:
+    # All row panels over one panel of columns: the larger ones, then the others.
+    cdef Py_ssize_t size = plan.kernels.real_bytes, mr = rows.size + 1
+    cdef const char* a = s.a
+    cdef char* c = s.c
+    if rows.larger:
+        s.panels, s.panel_a, s.panel_c = rows.larger, mr * s.rs_a * size, mr * s.rs_c * size
+        plan.kernels.small[mr][nv](s)
+        s.a += rows.larger * s.panel_a
+        s.c += rows.larger * s.panel_c
+        s.touch_a = s.touch_b = s.touch_c = 0
+    mr = rows.size
+    s.panels, s.panel_a, s.panel_c = rows.panels - rows.larger, mr * s.rs_a * size, mr * s.rs_c * size
+    plan.kernels.small[mr][nv](s)
+    s.a, s.c = a, c
+
+
+cdef void tiles(const plan_t* plan, const stack_t* s, const grid_t* rows, const grid_t* vecs, int tail) noexcept nogil:
+    # The products of a stack one by one: their tiles have several shapes.
+    cdef Py_ssize_t width = plan.kernels.length * plan.kernels.real_bytes, jr, nv, item
+    cdef stack_t one
+    for item in range(s.count):
+        one = s[0]
+        one.count = 1
+        one.a += item * s.step_a
+        one.b += item * s.step_b
+        one.c += item * s.step_c
+        for jr in range(vecs.panels):
+            nv = vecs.size + (1 if jr < vecs.larger else 0)
+            one.tail = tail if jr + 1 == vecs.panels else plan.kernels.length
+            rows_of_tiles(plan, &one, rows, nv)
+            one.touch_a = one.touch_b = one.touch_c = 0
+            one.b += nv * width
+            one.c += nv * width
+
+
+cdef void wide(const plan_t* plan, stack_t* s, Py_ssize_t mr, const grid_t* vecs, int tail) noexcept nogil:
+    # The column panels of one product and one panel of rows; the last, which may end in part of a vector, alone.
+    cdef Py_ssize_t width = plan.kernels.length * plan.kernels.real_bytes, nv, part
+    cdef Py_ssize_t[3] counts = [vecs.larger, vecs.panels - vecs.larger - 1, 1]
+    s.step_a = 0
+    for part in range(3):
+        s.count = counts[part]
+        if s.count > 0:
+            s.tail = tail if part == 2 else plan.kernels.length
+            nv = vecs.size + (1 if part == 0 else 0)
+            s.step_b = s.step_c = nv * width
+            plan.kernels.small[mr][nv](s)
+            s.b += s.count * s.step_b
+            s.c += s.count * s.step_c
+
+
+cdef void anything(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row, const grid_t* rows,
+                   Py_ssize_t vec, const grid_t* vecs, int tail) noexcept nogil:
+    # What is no plain C = A @ B into adjacent columns: the gemm kernels, whose sums have the same order.
+    cdef const kernels_t* t = plan.kernels
+    cdef call_t item = call[0]
+    cdef Py_ssize_t _i
+    for _i in range(items):
+        macrokernel(plan, &item, &item.store, item.a + row * item.rs_a * t.real_bytes, item.rs_a, item.cs_a, False,
+                    item.b + vec * t.length * t.real_bytes, False, row, rows, vec, vecs, plan.k, tail)
+        item.a += call.step_a
+        item.b += call.step_b
+        item.c += call.step_c
+
+
+cdef stack_kernel_t narrow_kernel(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
+    # The kernel for rows of C that share vectors, NULL where there is none.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t n = plan.n * t.part
+    if n >= MAX_NARROW:
+        return NULL
+    if call.cs_a == t.part or plan.k == 1:
+        return t.narrow[n]
+    # Whole vectors along M, so there must be rows to fill them.
+    return t.narrow_columns[n] if call.rs_a == t.part and m >= t.length else NULL
+
+
+cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
+    # Rows row0 : row1 and vectors vec0 : vec1 of `items` products.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t size = t.real_bytes, width = t.length * size
+    cdef int tail = plan.tail if vec1 == plan.width else t.length
+    cdef grid_t rows = plan.rows, vecs = plan.vectors
+    cdef stack_kernel_t narrow
+    cdef stack_t s
+    if row1 - row0 != plan.m:
+        rows = cut(row1 - row0, plan.mr)
+    if vec1 - vec0 != plan.width:
+        vecs = cut(vec1 - vec0, plan.nv)
+    if call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind != 0:
+        anything(plan, call, items, row0, &rows, vec0, &vecs, tail)
+        return
+    s.a = call.a + row0 * call.rs_a * size
+    s.b = call.b + vec0 * width
+    s.c = call.c + row0 * call.rs_c * size + vec0 * width
+    s.count, s.m, s.n, s.k = items, row1 - row0, plan.n * t.part, plan.k
+    s.rs_a, s.cs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_a, call.rs_b, call.rs_c
+    s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
+    s.touch_a = s.touch_b = s.touch_c = 0
+    s.panels, s.tail = 1, tail
+    narrow = narrow_kernel(plan, call, s.m)
+    if items > 1:
+        fetch_ahead(&s, size, t.part)
+    if narrow != NULL:
+        narrow(&s)
+    elif vecs.panels == 1 and (items == 1 or rows.larger == 0):
+        rows_of_tiles(plan, &s, &rows, vecs.size)
+    elif items == 1 and rows.panels == 1:
+        wide(plan, &s, rows.size, &vecs, tail)
+    else:
+        tiles(plan, &s, &rows, &vecs, tail)

@@ -1,0 +1,97 @@
+"""The rules of the small family: which untuned problems it takes, with which tile and team.
+
+Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's kernels in place times:
+
+* narrow rows of C (half a vector at most): 3136 x 8 x 72 1.7, 3136 x 4 x 512 2.0, 1000000 x 4 x 4 3.3, 262144 x 2 x 2
+  with A transposed 6.8, 10000 x 2 x 1000 1.2, f64 10000 x 4 x 500 1.2, c64 100000 x 4 x 4 2.8;
+* stacks: 8^3 3.9, 12^3 1.2, 16^3 1.15, 32^3 1.1, 64^3 1.0; f64 8^3 1.4, 16^3 1.2; c64 8^3 1.3;
+* few steps of k: 100000 x 16 x 16 1.1, 4 x 1000000 x 4 1.15, 100000 x 64 x 64 0.94, 16 x 100000 x 16 0.94.
+"""
+
+from __future__ import annotations
+
+from . import registry
+from .problem import MAX_SMALL_K, Config, Problem
+
+SMALL = 64  # rows, columns and steps of a product of a stack
+SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
+FLAT = 8  # rows of one panel beside a wide C, which is written in as many streams
+LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a cycle
+PANEL_CYCLES = 12
+CALL_CYCLES = 20
+TEAM_FLOPS = 1_000_000  # as for gemm
+
+
+def config(problem: Problem, tier: registry.Isa) -> Config | None:
+    """Return the configuration for a problem of this family, None for one of another.
+
+    Threads have no say in which family it is: `fastgemm.deterministic` relies on it.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_small, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_small.config(Problem("f32", 8, 8, 8, batch=10_000), registry.isa("v4")).family
+    'small'
+    >>> heuristic_small.config(Problem("f32", 512, 512, 512), registry.isa("v4")) is None
+    True
+    """
+    if not _takes(problem, tier):
+        return None
+    best = min(registry.tiles(problem.row, tier), key=lambda tile: _cycles(problem, tier, *tile))
+    split, threads = _team(problem, tier)
+    found = Config("small", tier.name, *best, split=split, threads=threads)
+    return found if found.misfit(problem) is None else None
+
+
+def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
+    """Whether rows of C share vectors."""
+    row, length = problem.row, tier.vector_bytes // problem.row.real_bytes
+    widest = max(registry.narrow_widths(row, tier), default=0)
+    if not row.parts < problem.n * row.parts <= widest:
+        return False
+    # A by columns takes whole vectors of rows, and has no complex kernels.
+    return problem.layout[0] == "n" or (problem.layout[0] == "t" and row.parts == 1 and problem.m >= length)
+
+
+def _takes(problem: Problem, tier: registry.Isa) -> bool:
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.layout[1] != "n" or m == 1 or n == 1 or k > MAX_SMALL_K:
+        return False
+    if is_narrow(problem, tier):
+        return True
+    if problem.batch > 1:
+        return max(m, n, k) <= SMALL
+    columns = 2 * registry.lanes(problem.row, tier)
+    return k <= SHORT and ((m > SMALL and n <= columns) or (n > SMALL and m <= FLAT // problem.row.parts))
+
+
+def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
+    if problem.threads == 1 or problem.flops < TEAM_FLOPS:
+        return "n", 1
+    vectors = -(-problem.n // registry.lanes(problem.row, tier))
+    for split, size in (("batch", problem.batch), ("m", problem.m // 4), ("n", vectors)):
+        if size >= problem.threads and not (split == "batch" and problem.batch == 1):
+            return split, problem.threads
+    return "n", 1
+
+
+def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
+    # Panels as the plan makes them: one more where that makes them equal, which is one call and not two.
+    lanes, parts = registry.lanes(problem.row, tier), problem.row.parts
+    panels, vectors = -(-problem.m // mr), -(-problem.n // lanes)
+    if problem.m % panels and problem.m % (panels + 1) == 0:
+        panels += 1
+    across = -(-vectors // (nr // lanes))
+    total: float = across * (CALL_CYCLES if problem.m % panels == 0 else 2 * CALL_CYCLES)
+    for high, count_i in _balanced(problem.m, panels):
+        for wide, count_j in _balanced(vectors, across):
+            rows = high * parts
+            step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
+            total += count_i * count_j * (problem.k * step + PANEL_CYCLES)
+    return total
+
+
+def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
+    base, extra = divmod(total, parts)
+    return [(size, count) for size, count in ((base + 1, extra), (base, parts - extra)) if size and count]
