@@ -23,6 +23,7 @@ One idea a module:
 ``worker``     that process: it runs candidates, checks and times them
 ``compare``    the paired final that a record must win
 ``journal``    the log of finished problems beside the database
+``storage``    Optuna's storages: studies that other processes go on with
 ``driver``     budget, cache of measurements, one problem from start to record
 ``specialise`` kernels for single small shapes, judged and recorded
 ``compile``    the compiler that makes them, into the user's cache

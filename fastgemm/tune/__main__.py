@@ -45,6 +45,9 @@ examples:
   no time: the ten hottest shapes of that log in about a minute
     python -m fastgemm.tune --from-log untuned.jsonl --quick
 
+  two machines of one kind at the same shapes, one study, one database on a shared disk
+    python -m fastgemm.tune --shapes-file shapes.csv --strategy tpe --storage /shared/study.log --db /shared/tuning.json
+
   look before you run
     python -m fastgemm.tune --shapes 1024x1024x1024 --dry-run
 
@@ -164,6 +167,12 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--seed", type=_seed, metavar="N", default=0, help="of the search and the operands (default: 0)")
     where = parser.add_argument_group("results")
     where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
+    where.add_argument(
+        "--storage",
+        metavar="URL",
+        help="keep the study of tpe here, so that other processes and machines go on with it: a file ending in .log "
+        "(Optuna's journal) or .db (SQLite), or a URL such as postgresql://user@host/name",
+    )
     where.add_argument("--resume", action="store_true", help="skip what was tuned before, with or without a gain")
     where.add_argument("--dry-run", action="store_true", help="say what would be tuned, and stop")
     where.add_argument("--quiet", action="store_true", help="only the table at the end")

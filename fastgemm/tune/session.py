@@ -52,7 +52,7 @@ def preview(problems: list[Problem], options: Namespace) -> int:
 
 def run(problems: list[Problem], options: Namespace) -> int:
     """Tune, record and report; return the exit status."""
-    strategy = strategies.load(options.strategy)
+    strategy = _strategy(options)
     path, done = _earlier(options)
     _writable(path)
     entries = [done[problem] for problem in problems if problem in done]
@@ -96,13 +96,24 @@ def run(problems: list[Problem], options: Namespace) -> int:
         except KeyboardInterrupt:
             watch.say(f"stopped; the {len(entries)} finished problems are kept and --resume goes on with the others")
             status = 130
-        except building.Unavailable as error:
+        except (building.Unavailable, strategies.StorageError) as error:
             raise Refused(str(error)) from None
     out = report.console()
     out.print(report.table(entries))
     for line in (*report.summary(entries), *_whereabouts(path, entries)):
         out.print(line, markup=False, soft_wrap=True)
     return status or int(any(entry.status == "failed" for entry in entries))
+
+
+def _strategy(options: Namespace) -> strategies.Strategy:
+    if not options.storage:
+        return strategies.load(options.strategy)
+    from . import storage  # Optuna takes half a second
+
+    try:
+        return strategies.load(options.strategy, storage.opened(options.storage))
+    except (strategies.StorageError, ValueError) as error:
+        raise Refused(str(error)) from None
 
 
 @contextlib.contextmanager

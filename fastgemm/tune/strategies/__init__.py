@@ -13,6 +13,9 @@ once), the clock, and the record.  It measures the heuristic's configuration, ``
 before it asks.  A strategy ends by returning, or when the driver closes it because the
 budget is used up or the last `driver.PATIENCE` proposals were all known.
 
+A strategy that keeps what it learns in one of Optuna's storages says ``STUDIES = True``, and its search takes the
+storage as a third argument.
+
 ``TRIALS`` is how many measurements a strategy is given when the user does not say; None
 means as many as it asks for.  The first line of the module's docstring is its help.
 """
@@ -20,6 +23,7 @@ means as many as it asks for.  The first line of the module's docstring is its h
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import random
 from collections.abc import Callable, Generator
@@ -30,6 +34,10 @@ from ...problem import Config
 from ..space import Space
 
 Search = Generator[list[Config], list[float], None]
+
+
+class StorageError(Exception):
+    """A storage of studies cannot be used; the message says why."""
 
 
 class Strategy(NamedTuple):
@@ -51,12 +59,22 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py")))
 
 
-def load(name: str) -> Strategy:
-    """Import a strategy; a library that it needs and that is missing raises ModuleNotFoundError."""
+def load(name: str, storage: object = None) -> Strategy:
+    """Import a strategy; a library that it needs and that is missing raises ModuleNotFoundError.
+
+    Raises
+    ------
+    ValueError
+        If there is no such strategy, or it keeps nothing in a `storage`.
+    """
     if name not in names():
         raise ValueError(f"no strategy {name!r}; there are {', '.join(names())}")
     module = importlib.import_module(f"{__name__}.{name}")
-    return Strategy(name, module.search, module.TRIALS)
+    if storage is None:
+        return Strategy(name, module.search, module.TRIALS)
+    if not getattr(module, "STUDIES", False):
+        raise ValueError(f"the strategy {name!r} keeps no study, so --storage is nothing to it; tpe does")
+    return Strategy(name, functools.partial(module.search, storage=storage), module.TRIALS)
 
 
 def summary(name: str) -> str:

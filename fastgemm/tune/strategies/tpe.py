@@ -14,6 +14,7 @@ import optuna
 from optuna.trial import TrialState
 
 from ...problem import Config
+from .. import storage as studies
 from ..space import ORDERED, Point, Space
 from . import Search
 
@@ -27,14 +28,29 @@ STARTUP = 12
 STUCK = 8
 
 
-def search(space: Space, rng: Random) -> Search:
-    """Ask the estimator for one configuration at a time and tell it the logarithm of the cost."""
+# Of what others have found in a study, so many are measured here too: one of them may win the final.
+CARRIED = 3
+
+STUDIES = True
+
+
+def search(space: Space, rng: Random, storage: optuna.storages.BaseStorage | None = None) -> Search:
+    """Ask the estimator for one configuration at a time and tell it the logarithm of the cost.
+
+    With a storage the study goes on from what any process has told it, and others may be at it too.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # From one seed, processes with a common study would all begin with the same configurations.
+    seed = rng.getrandbits(31) if storage is None else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, multivariate=True, seed=rng.getrandbits(31))
-    study = optuna.create_study(sampler=sampler)
-    study.enqueue_trial(space.encode(space.start))
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=STARTUP, multivariate=True, seed=seed, constant_liar=storage is not None
+        )
+    study = optuna.create_study(sampler=sampler) if storage is None else studies.study(storage, space, sampler)
+    for carried in _carried(study, space):
+        yield [carried]
+    study.enqueue_trial(space.encode(space.start), skip_if_exists=True)
     unseen = list(space.all())
     rng.shuffle(unseen)
     seen: set[Config] = set()
@@ -53,11 +69,23 @@ def search(space: Space, rng: Random) -> Search:
             continue
         known = known + 1 if config in seen else 0
         seen.add(config)
-        (cost,) = yield [config]
+        try:
+            (cost,) = yield [config]
+        except GeneratorExit:
+            study.tell(trial, state=TrialState.FAIL)  # nobody will measure it
+            raise
         if math.isinf(cost):
             study.tell(trial, state=TrialState.FAIL)
         else:
             study.tell(trial, math.log(cost))
+
+
+def _carried(study: optuna.Study, space: Space) -> list[Config]:
+    """The best configurations that a study has from before."""
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    ranked = sorted((trial for trial in done if trial.value is not None), key=lambda trial: trial.value or 0.0)
+    known = (space.decode(trial.params) for trial in ranked)
+    return list(dict.fromkeys(config for config in known if config is not None))[:CARRIED]
 
 
 def _suggest(trial: optuna.Trial, space: Space) -> Point:
