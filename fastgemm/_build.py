@@ -64,6 +64,10 @@ SPECIAL_FLAGS = [
     "--param=max-completely-peeled-insns=500",
     "--param=max-completely-peel-times=64",
 ]
+# What kernel modules include.
+KERNEL_SOURCES = (
+    "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd"
+)
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -244,9 +248,7 @@ class BuildExt(build_ext):
                     sources=[f"fastgemm/{template}"],
                     depends=[
                         "fastgemm/registry.py",
-                        "fastgemm/driver/abi.pxd",
-                        "fastgemm/kernels/simd.pxd",
-                        "fastgemm/kernels/lanes.pxd",
+                        *(f"fastgemm/{source}" for source in KERNEL_SOURCES),
                     ],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(tier.vector_bytes))],
                 )

@@ -18,7 +18,7 @@ from fastgemm._matmul cimport CODES, MAX_CODES, PyUFuncObject, inner_loop, loop_
 
 import numpy as np
 
-from fastgemm import registry
+from fastgemm import numpy_types
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -125,8 +125,8 @@ cdef class Slot:
         One of NumPy's products.
     which : int
         Its number here.
-    dtype : str
-        Registry name.
+    num : int
+        NumPy's number of the dtype.
     """
 
     cdef object ufunc
@@ -135,11 +135,11 @@ cdef class Slot:
     cdef int types[3]
     cdef readonly str name
 
-    def __cinit__(self, ufunc, int which, str dtype):
-        cdef int num = np.dtype(registry.dtype(dtype).numpy).num, i
+    def __cinit__(self, ufunc, int which, int num):
+        cdef int i
         if not (isinstance(ufunc, np.ufunc) and 0 <= which < UFUNCS):
             raise ValueError("no such ufunc")
-        self.ufunc, self.name = ufunc, f"{ufunc.__name__} {dtype}"
+        self.ufunc, self.name = ufunc, f"{ufunc.__name__} {numpy_types.ROWS[num].name}"
         cdef PyUFuncObject* u = <PyUFuncObject*>ufunc
         self.types[0] = self.types[1] = self.types[2] = num
         self.index = -1
@@ -186,7 +186,8 @@ cdef list every_slot():
             (VECMAT, "vecmat", "(n),(n,m)->(m)", True), (VECDOT, "vecdot", "(n),(n)->()", True)):
         ufunc = getattr(np, name, None)     # matvec and vecmat: from NumPy 2.2 on
         if isinstance(ufunc, np.ufunc) and ufunc.signature == signature:
-            found += [Slot(ufunc, which, row.name) for row in registry.DTYPES if row.parts == 1 or not conjugates]
+            found += [Slot(ufunc, which, num) for num, row in numpy_types.ROWS.items()
+                      if row.parts == 1 or not conjugates]
     return found
 
 

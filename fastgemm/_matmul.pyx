@@ -28,7 +28,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from fastgemm import dispatch, kernels, registry
+from fastgemm import dispatch, kernels, numpy_types, registry
 from fastgemm.problem import MAX_DIM
 
 cnp.import_array()
@@ -51,14 +51,18 @@ cdef enum:
     RELEASE_GIL = 16384
 
 cdef int PARTS[MAX_CODES]
-cdef int REAL_BYTES[MAX_CODES]
+cdef int AB_BYTES[MAX_CODES]     # of a component of an operand, of the output
+cdef int C_BYTES[MAX_CODES]
+cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
 for _i in range(TYPES):
     CODES[_i] = -1
 for _row in registry.DTYPES:
-    CODES[<int>np.dtype(_row.numpy).num] = _row.code
     PARTS[<int>_row.code] = _row.parts
-    REAL_BYTES[<int>_row.code] = _row.real_bytes
+    AB_BYTES[<int>_row.code], C_BYTES[<int>_row.code] = _row.stored_bytes, _row.result_bytes
+    FLOATS[<int>_row.code] = not _row.exact
+for _i, _row in numpy_types.ROWS.items():
+    CODES[_i] = _row.code
 
 
 # ---- from a call to a plan -----------------------------------------------------------------------------------------
@@ -81,14 +85,14 @@ cdef int describe(
         const operand_t* a, const operand_t* b, const operand_t* c, call_t* call, key_t* key) noexcept nogil:
     # Fill in call and key, with C row-major.  Returns 1, 2 where that took exchanging the operands, and 0 where
     # the strides are no whole numbers of components.
-    cdef npy_intp size = REAL_BYTES[code]
+    cdef npy_intp size = AB_BYTES[code], size_c = C_BYTES[code]
     cdef int part = PARTS[code], threads = threads_now()
     cdef npy_intp rs_c, cs_c, rows
     cdef int way = 1
     cdef char la, lb
-    if (a.rows | a.cols | b.rows | b.cols | c.rows | c.cols) & (size - 1):
+    if (a.rows | a.cols | b.rows | b.cols) & (size - 1) or (c.rows | c.cols) & (size_c - 1):
         return 0
-    rs_c, cs_c = c.rows // size, c.cols // size
+    rs_c, cs_c = c.rows // size_c, c.cols // size_c
     if n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part):
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols // size, b.rows // size
@@ -108,6 +112,10 @@ cdef int describe(
         call.cs_b = 0
     call.c = c.data
     call.step_a = call.step_b = call.step_c = 0
+    call.update = NULL
+    call.offsets = NULL
+    call.store.terms = NULL
+    call.store.appended = 0
     call.store.alpha_is_one = True
     call.store.beta_kind = 0
     call.store.alpha[0], call.store.alpha[1], call.store.beta[0], call.store.beta[1] = 1, 0, 0, 0
@@ -365,7 +373,9 @@ cdef inline object fast(object x1, object x2, object out):
         return None
     if batch > 1:
         call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], strides_c[0]
-    clear_flags()
+    cdef bint floats = FLOATS[CODES[type_num]]
+    if floats:
+        clear_flags()
     # As floats: the product of the sizes may leave an npy_intp.
     if <double>m * <double>n * <double>k * <double>batch > RELEASE_GIL:
         with nogil:
@@ -374,7 +384,8 @@ cdef inline object fast(object x1, object x2, object out):
         failed = execute(&key, &call)
     if failed:
         return None
-    report_flags()
+    if floats:
+        report_flags()
     return c if nd else cnp.PyArray_ToScalar(cnp.PyArray_DATA(c), c)
 
 
@@ -413,7 +424,9 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
 
     Notes
     -----
-    float32, float64, complex64 and complex128 have kernels; every other dtype is computed by NumPy.
+    Every number type of NumPy has kernels but long double: floats and complex numbers, float16, the integers (exact:
+    they wrap as NumPy's do), bool, and bfloat16 of the package ml_dtypes.  Other dtypes are computed by NumPy.
+    float16 and bfloat16 are summed in float32 and rounded once.
     Floating-point errors are reported as `np.errstate` says.
 
     Examples

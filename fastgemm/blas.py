@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _matmul, registry
-
-# By value: a program may put another function in np.matmul's place.
-_numpy_matmul = np.matmul
-_KERNEL_CHARS = "".join(row.char for row in registry.DTYPES)
+from . import _matmul, numpy_types
 
 
 def gemm(
@@ -86,7 +82,7 @@ def gemm(
     elif beta != 0:
         raise ValueError("gemm: beta is not 0: pass the array that it scales as c (it may be out itself)")
     dtype = np.result_type(*dtypes)
-    if dtype.kind not in "fc" or dtype.char not in _KERNEL_CHARS:
+    if dtype.kind not in "fc" or numpy_types.row_of(dtype) is None:
         return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
     _check_scalars(alpha, beta, dtype)
     result = _output(out, shape, dtype)
@@ -162,7 +158,7 @@ def _by_numpy(
     shape: tuple[int, int],
     out: NDArray[Any] | None,
 ) -> NDArray[Any]:
-    """Compute the same by NumPy, for dtypes without kernels."""
+    """Compute the same by a product and NumPy's arithmetic, for dtypes whose kernels have no alpha and beta."""
     if dtype.kind not in "fc":
         for name, scalar in (("alpha", alpha), ("beta", beta)):
             if isinstance(scalar, complex) or scalar != int(scalar):
@@ -170,7 +166,7 @@ def _by_numpy(
         alpha, beta = int(alpha.real), int(beta.real)
     _check_scalars(alpha, beta, dtype)
     result = _output(out, shape, dtype)
-    value = np.zeros(shape, dtype) if alpha == 0 else _numpy_matmul(left, right, dtype=dtype)
+    value = np.zeros(shape, dtype) if alpha == 0 else _matmul.matmul(left, right, dtype=dtype)
     if alpha not in (0, 1):
         value = (value * dtype.type(alpha)).astype(dtype, copy=False)
     if beta != 0:

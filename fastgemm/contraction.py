@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _contraction, registry
+from . import _contraction
+from .numpy_types import KERNELS
 
 Array = NDArray[Any]
 Axes = tuple[int, ...]
 
 # By value: a program may put another function in np.matmul's place.
 _numpy_matmul: Any = np.matmul
-KERNELS = frozenset(np.dtype(row.numpy) for row in registry.DTYPES)
 
 
 class Roles(NamedTuple):

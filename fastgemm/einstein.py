@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import subscripts
-from .contraction import KERNELS, Array, Roles, contract, pair
+from .contraction import Array, Roles, contract, pair
+from .numpy_types import FLOATS, KERNELS
 
 # By value: a program may put our function in the place of NumPy's.
 _numpy_einsum: Any = np.einsum
@@ -102,7 +103,7 @@ def _einsum(operands: tuple[Any, ...], out: Any, optimize: Any, keywords: dict[s
     for x in arrays:
         if x.dtype is not dtype:
             # NumPy's optimised sums make intermediate arrays of the narrower dtypes, where integers wrap around.
-            if optimize is not False and not all(y.dtype in KERNELS for y in arrays):
+            if optimize is not False and not all(y.dtype in FLOATS for y in arrays):
                 return None
             try:
                 dtype = np.result_type(*arrays)

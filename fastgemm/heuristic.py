@@ -73,7 +73,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     (14, 32, 'none')
     """
     tier = isa or kernels.active_isa()
-    if tier is None:
+    if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
     if problem.m == 1 and problem.layout[1] != "g":
         return _gemv(problem, tier)
@@ -189,6 +189,8 @@ def packing(problem: Problem, mr: int, nr: int) -> str:
     256 x 4096 x 4096 217 / 220.
     """
     size = problem.row.itemsize
+    if problem.row.converts:
+        return "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
     if problem.layout[1] != "n":
@@ -235,4 +237,5 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     if pack == "none":
         return mc, kc, MAX_BLOCK
     nc = 2 * nr if problem.m <= FEW_ROWS else max(nr, 4 * l2 // (kc * size) // nr * nr)
-    return mc, kc, min(nc, max(nr, 4096))
+    # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
+    return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))

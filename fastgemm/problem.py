@@ -18,6 +18,8 @@ MAX_THREADS = 1024
 MAX_WORKSPACE = 32 << 20
 MAX_PARTIAL = 1 << 20
 MAX_SMALL_K = 1024
+# Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
+MAX_SUMS = 4 << 20
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
 
 
@@ -182,6 +184,8 @@ class Config:
         if self.family == "numpy":
             return None
         dt, tier = problem.row, registry.isa(self.isa)
+        if not registry.supported(dt, tier):
+            return f"{tier.name} has no kernels for {dt.name}"
         if self.special and self.threads > 1 and self.split != "batch":
             return "a specialised kernel computes whole products by one thread each"
         if self.threads > problem.threads:
@@ -195,13 +199,18 @@ class Config:
         if self.family != "gemv" and (self.mr, self.nr) not in registry.tiles(dt, tier):
             return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
         if self.family == "gemm":
+            if dt.converts and self.pack != "ab":
+                return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
             # Threads keep a block of A and one of B each; a database must not be able to
             # ask for more (the heuristic's largest are below 5 MiB).
             rows = min(self.mc, problem.m) + self.mr if self.pack == "ab" else 0
             columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
-            if (rows + columns) * min(self.kc, problem.k) * dt.itemsize > MAX_WORKSPACE:
+            bytes_of_blocks = (rows + columns) * min(self.kc, problem.k) * dt.itemsize
+            if dt.narrows and self.kc < problem.k:
+                bytes_of_blocks += max(MAX_SUMS, self.mr * columns * dt.itemsize)
+            if bytes_of_blocks > MAX_WORKSPACE:
                 return f"packed blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
         elif self.family == "gemv":
             if problem.m != 1:
@@ -213,6 +222,8 @@ class Config:
             if self.split in ("m", "k"):
                 return "gemv splits n or batch"
         elif self.family == "small":
+            if not registry.is_small(dt):
+                return f"small has no kernels for {dt.name}"
             if self.pack != "none":
                 return "small packs nothing"
             if problem.layout[1] != "n" and problem.n > 1:

@@ -20,25 +20,66 @@ from typing import NamedTuple
 
 
 class DType(NamedTuple):
-    """An element type with kernels of its own.
+    """A kind of product with kernels of its own: what the operands and the result are, and what is computed with.
 
-    ``code`` is its index in compiled tables, ``ctype`` the C type of one real
-    component, ``real_bytes`` that component's size and ``parts`` the number of
-    components of an element (2 for complex numbers).
+    ``code`` is its index in compiled tables; ``numpy`` the operands' type and ``alike`` others of the same bits and the
+    same arithmetic (wraparound multiplication is one for signed and unsigned numbers).  ``lane`` names what a lane
+    of a vector holds meanwhile, of the C type ``ctype`` and ``real_bytes`` long; ``parts`` of them make an element
+    (2 for complex numbers).  ``stored`` is what lies in memory where that is something else: packing converts it.
+    ``result`` is the type of the output where it is not the operands'.  ``kernels`` is the row whose microkernels this
+    one runs, ``needs`` are features that a tier must have for it, ``group`` the elements of k in one lane.
     """
 
     name: str
     code: int
     numpy: str
-    char: str
+    lane: str
     ctype: str
     real_bytes: int
-    parts: int
+    parts: int = 1
+    alike: tuple[str, ...] = ()
+    stored: str = ""
+    result: str = ""
+    kernels: str = ""
+    needs: tuple[str, ...] = ()
+    group: int = 1
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element while it is computed with."""
         return self.real_bytes * self.parts
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of one component of an operand in memory."""
+        return STORED[self.stored] if self.stored else self.real_bytes
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of one component of the output in memory."""
+        if not self.result:
+            return self.stored_bytes
+        return next(row.stored_bytes for row in DTYPES if self.result in row.names)
+
+    @property
+    def converts(self) -> bool:
+        """Whether operands must be packed before kernels can read them."""
+        return bool(self.stored)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether the output is of another type than what is computed with."""
+        return self.converts and (not self.result or self.result_bytes != self.real_bytes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every NumPy type of the operands."""
+        return (self.numpy, *self.alike)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the arithmetic is exact (modulo a power of two) and raises no floating-point flag."""
+        return self.lane[0] != "f"
 
 
 class Isa(NamedTuple):
@@ -68,11 +109,24 @@ class Family(NamedTuple):
     shape: str
 
 
+# What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
+STORED = {"s8": 1, "bool": 1, "f16": 2, "bf16": 2}
+
+# 8-bit products are computed in 16 bits, because no CPU multiplies bytes; modulo 256 it is the same.
 DTYPES = (
-    DType("f32", 0, "float32", "f", "float", 4, 1),
-    DType("f64", 1, "float64", "d", "double", 8, 1),
-    DType("c64", 2, "complex64", "F", "float", 4, 2),
-    DType("c128", 3, "complex128", "D", "double", 8, 2),
+    DType("f32", 0, "float32", "f32", "float", 4),
+    DType("f64", 1, "float64", "f64", "double", 8),
+    DType("c64", 2, "complex64", "f32", "float", 4, 2),
+    DType("c128", 3, "complex128", "f64", "double", 8, 2),
+    DType("i32", 4, "int32", "i32", "unsigned int", 4, alike=("uint32",)),
+    DType("i64", 5, "int64", "i64", "unsigned long long", 8, alike=("uint64",)),
+    DType("i16", 6, "int16", "i16", "unsigned short", 2, alike=("uint16",)),
+    DType("i8", 7, "int8", "i16", "unsigned short", 2, alike=("uint8",), stored="s8", kernels="i16"),
+    DType("bool", 8, "bool", "b8", "unsigned char", 1, stored="bool"),
+    DType("f16", 9, "float16", "f32", "float", 4, stored="f16", kernels="f32", needs=("f16c",)),
+    DType("bf16", 10, "bfloat16", "f32", "float", 4, stored="bf16", kernels="f32"),
+    DType("f16_f32", 11, "float16", "f32", "float", 4, stored="f16", result="float32", kernels="f32", needs=("f16c",)),
+    DType("bf16_f32", 12, "bfloat16", "f32", "float", 4, stored="bf16", result="float32", kernels="f32"),
 )
 
 _V2 = ("cmpxchg16b", "lahf_lm", "popcnt", "sse3", "ssse3", "sse4_1", "sse4_2")
@@ -98,6 +152,9 @@ TILES = {
     "v3": ((6, 2), (4, 3)),
     "v4": ((6, 4), (8, 3), (14, 2)),
 }
+# Whole numbers: their accumulators wait a cycle for each other, not four, so narrow and low tiles lose little and one
+# widest is enough.
+WHOLE_TILES = {"v2": ((6, 2),), "v3": ((6, 2),), "v4": ((6, 4),)}
 
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
@@ -186,7 +243,7 @@ SPLITS = ("m", "n", "batch", "k")
 def dtype(name: str) -> DType:
     """Return the row of a dtype by its registry name or NumPy name."""
     for row in DTYPES:
-        if name in (row.name, row.numpy):
+        if name in (row.name, *row.names):
             return row
     known = ", ".join(row.numpy for row in DTYPES)
     raise ValueError(f"no kernels for dtype {name!r}; there are kernels for {known}")
@@ -215,9 +272,20 @@ def lanes(dt: DType, tier: Isa) -> int:
     return tier.vector_bytes // dt.itemsize
 
 
+def accumulators(dt: DType, tier: Isa) -> int:
+    """Rows of registers for a row of output: 2 for complex numbers, and for 64-bit products in halves."""
+    return 2 if dt.parts == 2 or (dt.lane == "i64" and "avx512dq" not in tier.features) else 1
+
+
+def registers(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
+    """Register tiles of a dtype on a tier as (rows of output, vectors)."""
+    rows = TILES[tier.name] if dt.lane[0] == "f" else WHOLE_TILES[tier.name]
+    return tuple((high // accumulators(dt, tier), nv) for high, nv in rows)
+
+
 def tiles(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     """Register tiles of a dtype on a tier as (MR, NR), in elements."""
-    return tuple((rows // dt.parts, nv * lanes(dt, tier)) for rows, nv in TILES[tier.name])
+    return tuple((mr, nv * lanes(dt, tier)) for mr, nv in registers(dt, tier))
 
 
 def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
@@ -228,8 +296,8 @@ def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     """
     found = {
         (mr, nv)
-        for rows, vectors in TILES[tier.name]
-        for mr in range(1, rows // dt.parts + 1)
+        for rows, vectors in registers(dt, tier)
+        for mr in range(1, rows + 1)
         for nv in range(1, vectors + 1)
     }
     return tuple(sorted(found))
@@ -242,6 +310,37 @@ def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:
     """
     length = tier.vector_bytes // dt.real_bytes
     return tuple(width for width in (2, 4, 8) if 2 * width <= length and width > dt.parts)
+
+
+def supported(dt: DType, tier: Isa) -> bool:
+    """Whether a tier has kernels for a dtype; where it has none NumPy computes."""
+    return set(dt.needs) <= set(tier.features)
+
+
+def rows_of(tier: Isa) -> tuple[DType, ...]:
+    """Return the dtypes that a tier has kernels for."""
+    return tuple(row for row in DTYPES if supported(row, tier))
+
+
+def is_small(dt: DType) -> bool:
+    """Whether the small family has kernels for a dtype: floats that are computed with as they are stored."""
+    return not (dt.exact or dt.converts)
+
+
+def packing(dt: DType) -> str:
+    """Name of the first row that packs as this one does: the two share the functions."""
+    same = (row for row in DTYPES if (row.stored, row.lane, row.parts) == (dt.stored, dt.lane, dt.parts))
+    return next(same).name
+
+
+def storing(dt: DType) -> str:
+    """Name of the first row that writes tiles as this one does."""
+    kind = dt.stored if dt.narrows else ""
+    same = (
+        row for row in DTYPES
+        if (row.stored if row.narrows else "", row.lane, row.parts) == (kind, dt.lane, dt.parts)
+    )
+    return next(same).name
 
 
 def variant(family_name: str, dt: DType, tier: Isa, mr: int, nr: int) -> str:

@@ -20,7 +20,7 @@ def record(
     known = {"dtype": "f32", "m": 512, "n": 512, "k": 512}
     product = Problem(**{**known, **changes})
     mr, nr = registry.tiles(product.row, registry.isa(isa))[0]
-    config = Config(isa=isa, mr=mr, nr=nr, pack="b", kc=256, nc=256)
+    config = Config(isa=isa, mr=mr, nr=nr, pack="ab" if product.row.converts else "b", kc=256, nc=256)
     return Record(product, config, seconds, gain * seconds, 40, "random", "2026-01-01", kernels)
 
 

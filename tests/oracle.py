@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 import fastgemm
@@ -77,10 +78,15 @@ def layout(a: np.ndarray) -> list[int]:
     return [s for s, n in zip(a.strides, a.shape, strict=True) if n > 1] if a.size else []
 
 
+def dtype_of(name: Any) -> np.dtype:
+    """A dtype by its name, ml_dtypes' bfloat16 included: NumPy does not know that one by name."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
 def integers(shape: tuple[int, ...], dtype: Any, seed: int = 0, high: int = 4) -> np.ndarray:
     """Small random integers in any numeric dtype: every order of summation gives the same bits."""
     rng = np.random.default_rng(seed)
-    dt = np.dtype(dtype)
+    dt = dtype_of(dtype)
     low = 0 if dt.kind in "bu" else -high
     a = rng.integers(low, high + 1, shape)
     if dt.kind == "c":

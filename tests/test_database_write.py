@@ -35,7 +35,7 @@ def read_mine(path: Path) -> list[Record]:
 
 
 def test_what_is_written_is_read(user_file: Path) -> None:
-    pairs = [(dt.name, tier.name) for dt in registry.DTYPES for tier in registry.ISAS]
+    pairs = [(dt.name, tier.name) for tier in registry.ISAS for dt in registry.rows_of(tier)]
     made = [record(n=512 + at, dtype=dtype, isa=isa) for at, (dtype, isa) in enumerate(pairs)]
     made.append(Record(Problem("f64", 1, 9, 9, layout="nt"), Config(family="gemv"), 1e-7, 2e-7, kernels=KERNELS))
     made.append(Record(Problem("c64", 1, 9, 9), Config(family="numpy"), 1e-7, 2e-7, kernels=KERNELS))

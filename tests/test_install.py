@@ -20,7 +20,8 @@ from fastgemm.driver import _plan
 from fastgemm.problem import Config, Problem
 
 UFUNCS = [name for name in ("matmul", "matvec", "vecmat", "vecdot") if hasattr(np, name)]
-OTHERS = ("?", "i1", "u2", "i4", "i8", "u8", "f2", "g", "G", "O")
+NUMBERS = ("?", "i1", "u2", "i4", "i8", "u8", "q", "f2")
+OTHERS = ("g", "G", "O")
 Call = Callable[[], Any]
 pytestmark = pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 
@@ -114,6 +115,14 @@ def test_inplace_operator(seen: list[Problem]) -> None:
     assert a is same
     assert np.array_equal(a, want)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_narrow_and_whole_numbers(name: str, dtype: str, seen: list[Problem]) -> None:
+    a, b = operands(name, dtype, 3)
+    same_installed(lambda: getattr(np, name)(a, b))
+    assert seen or name == "vecdot"
 
 
 @pytest.mark.parametrize("name", UFUNCS)
@@ -317,7 +326,7 @@ def test_a_block_ends_by_an_exception() -> None:
 
 def test_failure_half_way(monkeypatch: pytest.MonkeyPatch, seen: list[Problem]) -> None:
     """A loop that NumPy refuses: every one replaced before it is put back."""
-    refused = _install.Slot(np.isnan, 0, "f32")
+    refused = _install.Slot(np.isnan, 0, np.dtype("f4").num)
     monkeypatch.setattr(_install, "slots", [*_install.slots[:5], refused, *_install.slots[5:]])
     for enter in (fastgemm.install, lambda: fastgemm.installed().__enter__()):
         with pytest.raises(RuntimeError, match="no loop to replace for isnan f32"):
@@ -357,7 +366,8 @@ def test_original_pointers(child: Child) -> None:
         "print([loops(u) for u in us] == before)\n"
     )
     *replaced, back = child(code).stdout.splitlines()
-    expected = {"matmul": "fdFD", "matvec": "fdFD", "vecmat": "fd", "vecdot": "fd"}
+    real = "?bBhHiIlLqQefd"
+    expected = {"matmul": real + "FD", "matvec": real + "FD", "vecmat": real, "vecdot": real}
     assert replaced == [f"{name} {expected[name]}" for name in UFUNCS]
     assert back == "True"
 

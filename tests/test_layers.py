@@ -16,7 +16,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 # Lowest first.  Those on one line do not know of each other.
 LAYERS = (
     ("registry", "version"),
-    ("problem",),
+    ("problem", "numpy_types"),
     ("heuristic_small",),
     ("cpu",),
     ("driver",),

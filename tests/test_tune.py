@@ -122,7 +122,7 @@ def test_csv_with_every_column(tmp_path):
         "c,8,9,10,1,0,0,float32,col,\n"
         "d,8,9,10,1,0,0,complex64,gt,\n"
         '"e, twice",8,9,10,1,1,0,float32/64,row,\n'
-        "f,8,9,10,1,0,0,int8,row,\n"
+        "f,8,9,10,1,0,0,int4,row,\n"
         "a again,8,9,10,1,0,0,,,\n",
     )
     problems, left_out = shapes.from_csv(path, [], [1, 2])
@@ -136,7 +136,7 @@ def test_csv_with_every_column(tmp_path):
     ]
     assert problems == [dataclasses.replace(p, threads=t) for p in expected for t in (1, 2)]
     assert len(left_out) == 1
-    assert "int8" in left_out[0]
+    assert "int4" in left_out[0]
     assert "line 7" in left_out[0]
 
 
@@ -185,7 +185,7 @@ def test_log_keeps_the_good_lines(tmp_path):
         json.dumps({**dataclasses.asdict(good), "calls": True}),
         '{"dtype": "f64", "m": 1, "n": 2, "k": 3}',
         '{"dtype": "f64", "m": 1, "n": 2}',
-        '{"dtype": "int8", "m": 1, "n": 2, "k": 3}',
+        '{"dtype": "int4", "m": 1, "n": 2, "k": 3}',
         '{"dtype": "f64", "m": true, "n": 2, "k": 3}',
         '{"dtype": "f64", "m": 1e3, "n": 2, "k": 3}',
         '{"dtype": ["f64"], "m": 1, "n": 2, "k": 3}',

@@ -66,7 +66,7 @@ def test_help_teaches(capsys):
     [
         (["--shapes", "3x4"], "MxNxK"),
         (["--shapes", "3x4x0"], "zero"),
-        (["--shapes", "3x4x5", "--dtype", "int8"], "no kernels"),
+        (["--shapes", "3x4x5", "--dtype", "int4"], "no kernels"),
         (["--shapes", "3x4x5", "--threads", "0"], "above zero"),
         (["--shapes", "3x4x5", "--threads", "99999"], "at most"),
         (["--shapes", "3x4x5", "--trials", "-1"], "above zero"),

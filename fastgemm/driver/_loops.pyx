@@ -10,7 +10,7 @@ Row and column panels are balanced: 13 rows in tiles of 8 run as 7 + 6, not 8 + 
 element types: pointers are bytes, widths are vectors, and the kernels do the rest.
 """
 
-from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, store_t
+from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, offset_t, store_t, update_t
 from fastgemm.driver.structs cimport GEMV_CHUNK, call_t, ceil_div, cut, grid_t, plan_t, row_gap, share
 
 
@@ -23,13 +23,16 @@ cdef void macrokernel(
     # C[from row on, from vector vec on] += A block @ B block.  `a` and `b` point at the blocks, copied or in place
     # (a_panels: A in micropanels); `tail` are the live components of the last vector here.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t L = t.length, size = t.real_bytes
+    cdef Py_ssize_t L = t.length, size = t.real_bytes, size_c = size if plan.raw else t.c_bytes
+    cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block
     cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead
     cdef const char* b_panel
     cdef const char* a_panel
     cdef char* c
     cdef int c_tail, b_tail
-    cdef bint direct = call.cs_c == t.part
+    cdef bint converted = t.narrows and not plan.raw
+    cdef bint direct = call.cs_c == t.part and not converted
+    cdef update_t update = t.add if plan.raw else t.update
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
     cdef store_t plain = store[0]
     plain.alpha_is_one = True
@@ -38,7 +41,7 @@ cdef void macrokernel(
         nv = vecs.size + (1 if jr < vecs.larger else 0)
         c_tail = tail if jr + 1 == vecs.panels else <int>L
         if b_packed:
-            b_panel = b + v * L * kc * size
+            b_panel = b + v * L * kp * size
             rs_b = nv * L
             b_tail = <int>L
         else:
@@ -52,17 +55,18 @@ cdef void macrokernel(
             # pass over a panel fetches the next one.
             ahead = nv * L if ir == 0 and not b_packed and jr + 1 < vecs.panels else 0
             if a_panels:
-                a_panel = a + r * kc * t.part * size
+                a_panel = a + r * kp * t.part * size
                 rs_a, cs_a = t.part, mr * t.part
             else:
                 a_panel = a + r * rs_a * size
             if direct:
-                c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size
+                c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
             else:
-                c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size
+                c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
-                t.update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store)
+                update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store,
+                       row + r, (vec + v) * L // t.part)
             r += mr
         v += nv
 
@@ -73,19 +77,53 @@ cdef void blocked(
         Py_ssize_t items, char* a_space, char* b_space) noexcept nogil:
     # Rows row0 : row1 and vectors vec0 : vec1 of one product, or of `items` of a stack that share their B: each
     # block of it is packed once for all.
+    cdef call_t item
+    cdef Py_ssize_t turns, i
+    if plan.sum_rows == 0 or plan.raw:
+        blocked_rows(plan, call, row0, row1, vec0, vec1, items, a_space, b_space)
+        return
+    # One product and so many rows at a time, because their sums lie in the workspace.
+    item = call[0]
+    turns = ceil_div(row1 - row0, plan.sum_rows)
+    while items:
+        for i in range(turns):
+            blocked_rows(plan, &item, row0 + share(row1 - row0, i, turns), row0 + share(row1 - row0, i + 1, turns),
+                         vec0, vec1, 1, a_space, b_space)
+        item.a += call.step_a
+        item.c += call.step_c
+        items -= 1
+
+
+cdef void blocked_rows(
+        const plan_t* plan, const call_t* call,
+        Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
+        Py_ssize_t items, char* a_space, char* b_space) noexcept nogil:
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t L = t.length, size = t.real_bytes
+    cdef Py_ssize_t L = t.length, size = t.real_bytes, size_ab = t.ab_bytes
     cdef Py_ssize_t width = plan.n * t.part
     cdef Py_ssize_t vectors = ceil_div(width, L)
     cdef int tail_of_all = <int>(width - (vectors - 1) * L)
-    cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), kblocks = ceil_div(plan.k, plan.kc)
-    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, row, rows, j, v, nv, live, r, mr
+    cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), steps = ceil_div(plan.k, t.group)
+    cdef Py_ssize_t kblocks = ceil_div(steps, plan.kc)
+    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, kp, gap, row, rows, j, v, nv, live, live_k, r, mr
     cdef const char* a
     cdef const char* b
     cdef int tail
     cdef store_t store = call.store
     cdef grid_t i_grid, j_grid
+    # An output that is converted is rounded once: blocks of k before the last add up beside it.
+    cdef bint sums = t.narrows and not plan.raw and kblocks > 1
+    cdef plan_t plan_of_sums
+    cdef const plan_t* to_plan = plan
     cdef call_t item = call[0]
+    cdef const offset_t* offset_b = call.offsets
+    if offset_b != NULL:
+        offset_b += 1
+    if sums:
+        plan_of_sums = plan[0]
+        plan_of_sums.raw = True
+        to_plan = &plan_of_sums
+        item.rs_c, item.cs_c = plan.ncv * L, t.part
     if row1 > row0:
         iblocks = ceil_div(row1 - row0, plan.mc)
         mc = ceil_div(ceil_div(row1 - row0, iblocks), plan.mr) * plan.mr
@@ -94,18 +132,26 @@ cdef void blocked(
         vecs = vec0 + share(vec1 - vec0, jc + 1, jblocks) - vec
         tail = tail_of_all if vec + vecs == vectors else <int>L
         j_grid = cut(vecs, plan.nv)
-        store.beta_kind = call.store.beta_kind
+        store.beta_kind = 0 if sums else call.store.beta_kind
+        if sums:
+            store.alpha_is_one = True
+            # The kernels count from C's beginning.
+            item.c = a_space + plan.sums - (row0 * item.rs_c + vec * L) * size
         for pc in range(kblocks):
-            p = share(plan.k, pc, kblocks)
-            kc = share(plan.k, pc + 1, kblocks) - p
-            b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size
+            p = share(steps, pc, kblocks)
+            kc = share(steps, pc + 1, kblocks) - p
+            kp = kc + t.appended
+            gap = row_gap(kp * t.part, L)
+            p *= t.group
+            live_k = min(kc * t.group, plan.k - p)
+            b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:
                 v = 0
                 for j in range(j_grid.panels):
                     nv = j_grid.size + (1 if j < j_grid.larger else 0)
                     live = (nv - 1) * L + (tail if v + nv == vecs else L)
-                    t.pack_b(kc, live, nv, b + (v * L // t.part) * call.cs_b * size, call.rs_b, call.cs_b,
-                             b_space + v * L * kc * size)
+                    t.pack_b(live_k, live, nv, b + (v * L // t.part) * call.cs_b * size_ab, call.rs_b, call.cs_b,
+                             b_space + v * L * kp * size, offset_b, (vec + v) * L // t.part)
                     v += nv
             for ic in range(iblocks * items):
                 if items > 1:
@@ -116,23 +162,28 @@ cdef void blocked(
                 if rows <= 0:
                     continue
                 i_grid = cut(rows, plan.mr)
-                a = item.a + (row * call.rs_a + p * call.cs_a) * size
+                a = item.a + (row * call.rs_a + p * call.cs_a) * size_ab
                 if not plan.pack_a:
-                    macrokernel(plan, &item, &store, a, call.rs_a, call.cs_a, False,
+                    macrokernel(to_plan, &item, &store, a, call.rs_a, call.cs_a, False,
                                 b_space if plan.pack_b else b, plan.pack_b, row, &i_grid, vec, &j_grid, kc, tail)
                 elif call.cs_a == t.part:
-                    t.pack_a(kc, rows, a, call.rs_a, call.cs_a, a_space, row_gap(kc * t.part, L), t.part)
-                    macrokernel(plan, &item, &store, a_space, row_gap(kc * t.part, L), t.part, False,
+                    t.pack_a(live_k, rows, a, call.rs_a, call.cs_a, a_space, gap, t.part, call.offsets, row)
+                    macrokernel(to_plan, &item, &store, a_space, gap, t.part, False,
                                 b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
                 else:
                     r = 0
                     for j in range(i_grid.panels):
                         mr = i_grid.size + (1 if j < i_grid.larger else 0)
-                        t.pack_a(kc, mr, a + r * call.rs_a * size, call.rs_a, call.cs_a,
-                                 a_space + r * kc * t.part * size, t.part, mr * t.part)
+                        t.pack_a(live_k, mr, a + r * call.rs_a * size_ab, call.rs_a, call.cs_a,
+                                 a_space + r * kp * t.part * size, t.part, mr * t.part, call.offsets, row + r)
                         r += mr
-                    macrokernel(plan, &item, &store, a_space, 0, 0, True,
+                    macrokernel(to_plan, &item, &store, a_space, 0, 0, True,
                                 b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
+                if sums and pc + 1 == kblocks:
+                    t.update(rows, ((vecs - 1) * L + tail) // t.part,
+                             a_space + plan.sums + (row - row0) * item.rs_c * size, item.rs_c,
+                             call.c + (row * call.rs_c + vec * L // t.part * call.cs_c) * t.c_bytes,
+                             call.rs_c, call.cs_c, &call.store, row, vec * L // t.part)
             store.beta_kind = 1
 
 
@@ -142,10 +193,10 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     # Columns col0 : col1 of one row of output.  `space` takes a chunk of x and one of y where they are not
     # contiguous or the store is not a plain one.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t size = t.real_bytes, item = t.part * size
+    cdef Py_ssize_t item = t.part * t.real_bytes, size_ab = t.ab_bytes, size_c = t.c_bytes
     cdef bint by_rows = call.cs_b == t.part or plan.n == 1 and call.rs_b != t.part
-    cdef bint y_direct = call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
-    cdef bint x_direct = by_rows or call.cs_a == t.part
+    cdef bint y_direct = call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2 and not t.narrows
+    cdef bint x_direct = (by_rows or call.cs_a == t.part) and not t.converts
     cdef Py_ssize_t n_chunk = col1 - col0 if y_direct else GEMV_CHUNK
     cdef Py_ssize_t k_chunk = plan.k if x_direct else GEMV_CHUNK
     cdef char* x_space = space
@@ -162,21 +213,21 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     store.alpha_is_one = True
     while j < col1:
         n = n_chunk if j + n_chunk < col1 else col1 - j
-        y = call.c + j * call.cs_c * size if y_direct else y_space
+        y = call.c + j * call.cs_c * size_c if y_direct else y_space
         store.beta_kind = call.store.beta_kind if y_direct else 0
         p = 0
         while p < plan.k:
             k = k_chunk if p + k_chunk < plan.k else plan.k - p
-            x = call.a + p * call.cs_a * size
-            b = call.b + (p * call.rs_b + j * call.cs_b) * size
+            x = call.a + p * call.cs_a * size_ab
+            b = call.b + (p * call.rs_b + j * call.cs_b) * size_ab
             inc_x = call.cs_a
             if not x_direct:
-                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part)
+                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part, NULL, 0)
                 x = x_space
                 inc_x = t.part
             kernel(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
             store.beta_kind = 1
             p += k
         if not y_direct:
-            t.update(1, n, y, 0, call.c + j * call.cs_c * size, 0, call.cs_c, &call.store)
+            t.update(1, n, y, 0, call.c + j * call.cs_c * size_c, 0, call.cs_c, &call.store, 0, j)
         j += n

@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from fastgemm.driver.abi cimport MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, special_t, store_t
+from fastgemm.driver.abi cimport MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, special_t
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
@@ -15,7 +15,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import registry
-from fastgemm.problem import Problem
+from fastgemm.problem import MAX_SUMS, Problem
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -51,9 +51,11 @@ def add_kernels(int level, object capsule):
     for d in range(len(registry.DTYPES)):
         t = &TABLES[level][d]
         s = &source[d]
-        t.length, t.part, t.real_bytes = s.length, s.part, s.real_bytes
         if s.pack_a != NULL:
-            t.pack_a, t.pack_b, t.update = s.pack_a, s.pack_b, s.update
+            t.length, t.part, t.real_bytes, t.group = s.length, s.part, s.real_bytes, s.group
+            t.ab_bytes, t.c_bytes, t.converts, t.narrows = s.ab_bytes, s.c_bytes, s.converts, s.narrows
+            t.appended = s.appended
+            t.pack_a, t.pack_b, t.update, t.add = s.pack_a, s.pack_b, s.update, s.add
             t.peak, t.peak_flops = s.peak, s.peak_flops
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
@@ -238,7 +240,7 @@ cdef class Plan:
                 or plan.family == FAMILY_SMALL and t.small[1][1] == NULL:
             raise ValueError(f"the {config.family} kernels for {config.isa} are not loaded in this process")
         plan.kernels = t
-        cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, least = 1
+        cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
@@ -254,7 +256,8 @@ cdef class Plan:
         plan.mr, plan.nv = config.mr, config.nr * t.part // t.length
         plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none"
         # Blocks are cut to the problem, then evened out: 1030 steps with KC 1024 run as 515 + 515.
-        plan.kc = ceil_div(plan.k, ceil_div(plan.k, <Py_ssize_t>config.kc))
+        steps = ceil_div(plan.k, t.group)
+        plan.kc = ceil_div(steps, ceil_div(steps, max(1, <Py_ssize_t>config.kc // t.group)))
         rows = ceil_div(plan.m, plan.mr) * plan.mr
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
@@ -275,11 +278,16 @@ cdef class Plan:
                 plan.rows = cut(plan.m, plan.m // (plan.rows.panels + 1))
             return
         if plan.pack_a:
-            plan.a_bytes = (plan.mc * row_gap(plan.kc * t.part, t.length) * t.real_bytes + 63) // 64 * 64
+            plan.a_bytes = (plan.mc * row_gap((plan.kc + t.appended) * t.part, t.length) * t.real_bytes + 63) // 64 * 64
+        if t.narrows and plan.kc < steps:
+            plan.sums = plan.a_bytes
+            gap = plan.ncv * t.length * t.real_bytes
+            plan.sum_rows = max(plan.mr, <Py_ssize_t>MAX_SUMS // gap)
+            plan.a_bytes += min(plan.m, plan.sum_rows) * gap
         if plan.split == SPLIT_K and plan.batch == 1 and plan.threads > 1:
             plan.c_bytes = plan.m * vectors * t.length * t.real_bytes
         if plan.pack_b:
-            plan.b_bytes = plan.ncv * t.length * plan.kc * t.real_bytes
+            plan.b_bytes = plan.ncv * t.length * (plan.kc + t.appended) * t.real_bytes
 
     @property
     def workspace(self):
@@ -315,7 +323,7 @@ cdef class Plan:
         ----------
         a, b : ndarray
             (m, k) and (k, n), or (batch, m, k) and (batch, k, n) for a stack, of the
-            problem's dtype and layout.
+            problem's dtype, or of one that it computes alike (int32, uint32), and of its layout.
         out : ndarray, optional
             (m, n) or (batch, m, n), not overlapping the operands.
         times : int
@@ -326,30 +334,33 @@ cdef class Plan:
         ndarray
         """
         cdef object p = self.problem
-        dtype = np.dtype(p.row.numpy)
+        row = p.row
+        result = row.result or a.dtype.name
         lead = (p.batch,) if p.batch > 1 or a.ndim == 3 else ()
         if out is None:
-            out = np.empty((*lead, p.m, p.n), dtype)
-        for name, array, shape in (("a", a, (p.m, p.k)), ("b", b, (p.k, p.n)), ("out", out, (p.m, p.n))):
-            if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.aligned:
-                raise TypeError(f"{name} must be an aligned ndarray of {dtype}")
+            out = np.empty((*lead, p.m, p.n), row.result or a.dtype)
+        for name, array, shape, kinds in (
+                ("a", a, (p.m, p.k), row.names), ("b", b, (p.k, p.n), row.names), ("out", out, (p.m, p.n), (result,))):
+            if (type(array) is not np.ndarray or array.dtype.name not in kinds or not array.flags.aligned
+                    or not array.dtype.isnative):
+                raise TypeError(f"{name} must be an aligned ndarray of {' or '.join(kinds)}")
             if array.shape != (*lead, *shape):
                 raise ValueError(f"{name} has shape {array.shape}, the plan takes {(*lead, *shape)}")
-            if any(stride % dtype.itemsize and stride % p.row.real_bytes for stride in array.strides):
+            if any(stride % (row.result_bytes if name == "out" else row.stored_bytes) for stride in array.strides):
                 raise ValueError(f"{name} has strides that are no whole numbers of components")
         if not out.flags.writeable:
             raise ValueError("out is read-only")
         if self.plan.kernels == NULL:
-            return _numpy_matmul(a, b, out=out)
+            return _numpy_matmul(a, b, out=out, dtype=out.dtype)
         cdef call_t call
-        cdef Py_ssize_t size = self.plan.kernels.real_bytes
+        cdef Py_ssize_t size = self.plan.kernels.ab_bytes, size_c = self.plan.kernels.c_bytes
+        memset(&call, 0, sizeof(call_t))
         call.a, call.b, call.c = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(out)
         cdef int last = 2 if lead else 1
         call.rs_a, call.cs_a = a.strides[last - 1] // size, a.strides[last] // size
         call.rs_b, call.cs_b = b.strides[last - 1] // size, b.strides[last] // size
-        call.rs_c, call.cs_c = out.strides[last - 1] // size, out.strides[last] // size
+        call.rs_c, call.cs_c = out.strides[last - 1] // size_c, out.strides[last] // size_c
         call.step_a, call.step_b, call.step_c = (x.strides[0] if lead else 0 for x in (a, b, out))
-        memset(&call.store, 0, sizeof(store_t))
         call.store.alpha_is_one = True
         if p.n == 1:
             call.cs_c = self.plan.kernels.part

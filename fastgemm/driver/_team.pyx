@@ -105,12 +105,13 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     # The product over one part of k, into an output of its own.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t first = share(plan.k, part, parts)
+    cdef Py_ssize_t steps = ceil_div(plan.k, t.group), first = share(steps, part, parts) * t.group
     cdef plan_t own = plan[0]
     cdef call_t item = call[0]
-    own.k = share(plan.k, part + 1, parts) - first
-    item.a += first * call.cs_a * t.real_bytes
-    item.b += first * call.rs_b * t.real_bytes
+    own.k = min(plan.k, share(steps, part + 1, parts) * t.group) - first
+    own.raw = True
+    item.a += first * call.cs_a * t.ab_bytes
+    item.b += first * call.rs_b * t.ab_bytes
     item.c = partials + part * plan.c_bytes
     item.rs_c, item.cs_c = plan.width * t.length, t.part
     item.store.alpha_is_one, item.store.beta_kind = True, 0
@@ -134,11 +135,19 @@ cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, P
                        Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
     # Rows row0 : row1 of all partial outputs, added in the order of the parts: the same plan gives the same bits.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t gap = plan.width * t.length, i
+    cdef Py_ssize_t gap = plan.width * t.length, i, live = min(parts, ceil_div(plan.k, t.group))
     cdef store_t store = call.store
-    for i in range(min(parts, plan.k)):
-        t.update(row1 - row0, plan.n, partials + i * plan.c_bytes + row0 * gap * t.real_bytes, gap,
-                 call.c + row0 * call.rs_c * t.real_bytes, call.rs_c, call.cs_c, &store)
+    cdef char* sums = partials + row0 * gap * t.real_bytes
+    cdef char* c = call.c + row0 * call.rs_c * t.c_bytes
+    if t.narrows:
+        # Added up before they are rounded.
+        store.alpha_is_one, store.beta_kind = True, 1
+        for i in range(1, live):
+            t.add(row1 - row0, plan.n, sums + i * plan.c_bytes, gap, sums, gap, t.part, &store, row0, 0)
+        t.update(row1 - row0, plan.n, sums, gap, c, call.rs_c, call.cs_c, &call.store, row0, 0)
+        return
+    for i in range(live):
+        t.update(row1 - row0, plan.n, sums + i * plan.c_bytes, gap, c, call.rs_c, call.cs_c, &store, row0, 0)
         store.beta_kind = 1
 
 

@@ -8,15 +8,23 @@ of floats.  ``part`` is 1 for real and 2 for complex types.
 cdef enum:
     MAX_ROWS = 14      # tallest microkernel of the registry, in real rows
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
-    MAX_DTYPES = 4
+    MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
 
 cdef struct store_t:
     # How a finished tile goes to memory: C = alpha * AB + beta * C.
     int alpha_is_one
     int beta_kind       # 0: C is not read; 1: C is added; 2: beta * C is added
+    int appended        # which of the steps that packing appends count (dot products: 1 of A's offsets, 2 of B's)
     double alpha[2]
     double beta[2]
+    const void* terms   # what an `update` of the call's own needs
+
+cdef struct offset_t:
+    # What is subtracted from an operand's numbers: one for each row of A or column of B, or (step 0) one for all.
+    const int* zero     # NULL: nothing
+    Py_ssize_t step
+    int is_unsigned     # the operand's bytes
 
 # C[rows x width] = the store of sum over p of A[i, p] * B[p, j].
 # The kernel's rows and vectors are fixed when it is compiled.  `b_tail` and `c_tail` are the
@@ -34,26 +42,28 @@ ctypedef void (*micro_t)(
 
 # A copy of rows x k of A.  The driver copies rows as they are (cs_out == part, rows an odd number of lines apart so
 # that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part)
-# elsewhere: the microkernels read either, and neither copy has to transpose.
+# elsewhere: the microkernels read either, and neither copy has to transpose.  `at` is the first of the rows, for its
+# offset; NULL where nothing is subtracted.
 ctypedef void (*pack_a_t)(
     Py_ssize_t k, Py_ssize_t rows,
     const void* a, Py_ssize_t rs, Py_ssize_t cs,
-    void* out, Py_ssize_t rs_out, Py_ssize_t cs_out) noexcept nogil
+    void* out, Py_ssize_t rs_out, Py_ssize_t cs_out, const offset_t* offset, Py_ssize_t at) noexcept nogil
 
 # One micropanel of B: out[p][j] for p < k, j < vectors * length, of which `width` are live;
 # the others repeat the last column.
 ctypedef void (*pack_b_t)(
     Py_ssize_t k, Py_ssize_t width, Py_ssize_t vectors,
-    const void* b, Py_ssize_t rs, Py_ssize_t cs, void* out) noexcept nogil
+    const void* b, Py_ssize_t rs, Py_ssize_t cs, void* out, const offset_t* offset, Py_ssize_t at) noexcept nogil
 
-# A finished tile of plain products goes to a C of any strides, or with any alpha and beta.
+# A finished tile of plain products, in the type that is computed with, goes to a C of any strides and of the type that
+# is stored, or with any alpha and beta.  `row` and `column` (elements) say where in the whole C it lies.
 ctypedef void (*update_t)(
     Py_ssize_t rows, Py_ssize_t columns,
     const void* tile, Py_ssize_t rs_tile,
-    void* c, Py_ssize_t rs_c, Py_ssize_t cs_c, const store_t* store) noexcept nogil
+    void* c, Py_ssize_t rs_c, Py_ssize_t cs_c, const store_t* store, Py_ssize_t row, Py_ssize_t column) noexcept nogil
 
 # y (1 x n) = x (1 x k) @ B (k x n), added to y where beta_kind is not 0.  y is contiguous; so is
-# x for the column kernel.
+# x for the column kernel.  x and y are of the type that is computed with, B of the type that is stored.
 ctypedef void (*gemv_t)(
     Py_ssize_t k, Py_ssize_t n,
     const void* x, Py_ssize_t inc_x,
@@ -99,12 +109,19 @@ ctypedef double (*peak_t)(Py_ssize_t rounds) noexcept nogil
 cdef struct kernels_t:
     int length          # real components in a vector
     int part
-    int real_bytes
+    int real_bytes      # of a component while it is computed with, in packed blocks too
+    int ab_bytes        # of a component of A and B in memory
+    int c_bytes         # of a component of C in memory
+    int converts        # A and B cannot be read in place: both are packed
+    int narrows         # C is not of the type that is computed with: every tile goes through `update`, once
+    int group           # elements of k in a packed component (dot products), and so in a step of a microkernel
+    int appended        # steps that packing appends to a block
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
     pack_a_t pack_a
     pack_b_t pack_b
     update_t update
+    update_t add          # the same to a C of the type that is computed with
     peak_t peak
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
     gemv_t gemv_narrow    # the same for an output of at most one vector

@@ -1,6 +1,6 @@
 """The values that the driver's modules pass to each other, and the arithmetic of cutting a length into parts."""
 
-from fastgemm.driver.abi cimport kernels_t, special_t, store_t
+from fastgemm.driver.abi cimport kernels_t, offset_t, special_t, store_t, update_t
 
 cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
@@ -23,6 +23,8 @@ cdef struct call_t:
     Py_ssize_t rs_a, cs_a, rs_b, cs_b, rs_c, cs_c
     Py_ssize_t step_a, step_b, step_c
     store_t store
+    update_t update             # how finished tiles go to C; NULL: the table's own
+    const offset_t* offsets     # of A and B; NULL: nothing is subtracted
 
 cdef struct grid_t:
     # A length cut into `panels` parts: the first `larger` have size + 1, the others size.
@@ -36,9 +38,12 @@ cdef struct plan_t:
     bint pack_a, pack_b
     int split, threads
     Py_ssize_t m, n, k, batch
-    Py_ssize_t mc, kc           # elements
+    Py_ssize_t mc, kc           # elements; kc in steps
     Py_ssize_t width, ncv       # vectors: of C, of a block
     size_t a_bytes, b_bytes     # workspace of a thread
+    size_t sums                 # where in a_bytes sums lie that several blocks of k add to before they are converted
+    Py_ssize_t sum_rows         # and of how many rows at a time
+    bint raw                    # C is of the type that is computed with, whatever the table says: for such sums
     size_t c_bytes              # of a partial output, where threads share k: kept by the caller, one a thread
     Py_ssize_t units            # of one product, that threads share: rows, vectors, columns / unit, or 1
     Py_ssize_t unit             # columns of a unit of gemv

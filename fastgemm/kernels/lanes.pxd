@@ -44,10 +44,22 @@ cdef extern from *:
     #define FG_LOW_64 {0, 2}
     #define FG_HIGH_64 {1, 3}
     #endif
-    static inline vf32 low_f32(vf32 a, vf32 b) { const vi32 from = FG_LOW_32; return __builtin_shuffle(a, b, from); }
-    static inline vf32 high_f32(vf32 a, vf32 b) { const vi32 from = FG_HIGH_32; return __builtin_shuffle(a, b, from); }
-    static inline vf64 low_f64(vf64 a, vf64 b) { const vi64 from = FG_LOW_64; return __builtin_shuffle(a, b, from); }
-    static inline vf64 high_f64(vf64 a, vf64 b) { const vi64 from = FG_HIGH_64; return __builtin_shuffle(a, b, from); }
+    static inline vf32 low_f32(vf32 a, vf32 b) {
+        const order_f32 from = FG_LOW_32;
+        return __builtin_shuffle(a, b, from);
+    }
+    static inline vf32 high_f32(vf32 a, vf32 b) {
+        const order_f32 from = FG_HIGH_32;
+        return __builtin_shuffle(a, b, from);
+    }
+    static inline vf64 low_f64(vf64 a, vf64 b) {
+        const order_f64 from = FG_LOW_64;
+        return __builtin_shuffle(a, b, from);
+    }
+    static inline vf64 high_f64(vf64 a, vf64 b) {
+        const order_f64 from = FG_HIGH_64;
+        return __builtin_shuffle(a, b, from);
+    }
 
     #define FG_ROW(i) (a + ((i) < live ? (i) : live - 1) * rs)
     static inline __m128d fg_pair_f32(const float *p, int dead) {

@@ -19,8 +19,8 @@ cdef extern from *:
     #endif
     typedef float vf32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
     typedef double vf64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
-    typedef int vi32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
-    typedef long long vi64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
+    typedef int order_f32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
+    typedef long long order_f64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
     static const vf32 ZERO_f32 = {0};
     static const vf64 ZERO_f64 = {0};
 
@@ -46,8 +46,8 @@ cdef extern from *:
     #define SWAP_64 {1, 0}
     #define SIGN_64 {-1, 1}
     #endif
-    static inline vf32 swap_f32(vf32 v) { const vi32 order = SWAP_32; return __builtin_shuffle(v, order); }
-    static inline vf64 swap_f64(vf64 v) { const vi64 order = SWAP_64; return __builtin_shuffle(v, order); }
+    static inline vf32 swap_f32(vf32 v) { const order_f32 order = SWAP_32; return __builtin_shuffle(v, order); }
+    static inline vf64 swap_f64(vf64 v) { const order_f64 order = SWAP_64; return __builtin_shuffle(v, order); }
     static inline vf32 combine_f32(vf32 acc_re, vf32 acc_im) {
         const vf32 sign = SIGN_32;
         return acc_re + sign * swap_f32(acc_im);

@@ -145,7 +145,7 @@ def footprint(problem: Problem) -> int:
     45
     """
     # Single precision is compared with a product in double: copies of the operands, and twice the bytes of C.
-    wide = 2 if problem.row.real_bytes == 4 else 0
+    wide = 0 if problem.row.itemsize >= 8 and problem.row.numpy in ("float64", "complex128") else 2
     # A matrix whose rows and columns both lie apart is every second column of a larger one.
     # Elements that are not adjacent are every second one of a larger matrix.
     a = problem.m * problem.k * (1 + (problem.layout[0] != "n") + wide)

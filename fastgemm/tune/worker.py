@@ -35,6 +35,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..problem import Config, Problem
+from .operands import error, operands, output, reference, spoil, tolerance
 from .shapes import from_fields
 
 Run = Callable[..., object]
@@ -57,52 +58,27 @@ MIN_SAMPLES, MAX_SAMPLES = 3, 25
 HOPELESS = 3.0
 
 
-def operands(problem: Problem, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random operands between -1 and 1 with the strides of the problem's layout letters.
-
-    Not zeros: untouched pages all map to one page of memory, and times come out better than they are.
-    """
-    rng = np.random.default_rng(seed)
-    a = _matrix(rng, problem, problem.layout[0], problem.m, problem.k)
-    b = _matrix(rng, problem, problem.layout[1], problem.k, problem.n)
-    return a, b
-
-
-def tolerance(problem: Problem) -> float:
-    """Largest difference from the reference that rounding explains, for operands below 1 in size.
-
-    K * eps bounds the rounding of a sum of K random products in any order: its partial
-    sums stay near sqrt(K) / 3, so the expected error is a tenth of that.  A complex component
-    is a sum of 2 K products; a reference in the same precision rounds as much itself.
-    """
-    same = 1 if problem.row.real_bytes == 4 else 2
-    return float(np.finfo(_real(problem)).eps) * same * problem.row.parts * problem.k
-
-
 class Bench:
     """The operands, output and reference of one problem, and the timing of calls on them."""
 
     def __init__(self, problem: Problem, seed: int, make: Make) -> None:
         self.problem, self._make = problem, make
         self.a, self.b = operands(problem, seed)
-        stack = (problem.batch,) if problem.batch > 1 else ()
-        self.out = np.empty((*stack, problem.m, problem.n), problem.row.numpy)
-        wide = {"float32": "float64", "complex64": "complex128"}.get(problem.row.numpy, problem.row.numpy)
-        self.reference = np.matmul(self.a.astype(wide, copy=False), self.b.astype(wide, copy=False))
+        self.out = output(problem)
+        self.reference = reference(problem, self.a, self.b)
 
     def call(self, config: Config) -> Callable[[], object]:
         """Return the call to be timed; one of `REFUSALS` when the configuration is illegal."""
         if config.family == "numpy":
-            return lambda: np.matmul(self.a, self.b, out=self.out)
+            return lambda: np.matmul(self.a, self.b, out=self.out, dtype=self.out.dtype)
         run = self._make(self.problem, config)
         return lambda: run(self.a, self.b, self.out)
 
     def error(self, call: Callable[[], object]) -> float:
-        """Run once into an output of NaN and return the largest difference from the reference."""
-        self.out.fill(np.nan)
+        """Run once into an output of nonsense and return the largest difference from the reference."""
+        spoil(self.problem, self.out)
         call()
-        # A NaN or an infinity is further away than any tolerance.
-        return float(np.nan_to_num(np.max(np.abs(self.out - self.reference)), nan=np.inf))
+        return error(self.problem, self.out, self.reference)
 
     def time(self, config: Config, limit: float) -> dict[str, Any]:
         """Check a configuration and time it; `limit` is the best time so far."""
@@ -194,27 +170,6 @@ def _plan(problem: Problem, config: Config) -> Run:
 
     run: Run = Plan(problem, config).run
     return run
-
-
-def _real(problem: Problem) -> np.dtype:
-    return np.dtype(f"f{problem.row.real_bytes}")
-
-
-def _matrix(rng: np.random.Generator, problem: Problem, letter: str, rows: int, columns: int) -> np.ndarray:
-    if letter == "t" and rows == 1:
-        letter = "g"  # a row whose elements are not adjacent
-    shape = (problem.batch, columns, rows) if letter == "t" else (problem.batch, rows, columns)
-    values = rng.random((*shape, problem.row.parts), dtype=_real(problem))
-    values *= 2
-    values -= 1
-    matrix = values.view(problem.row.numpy)[..., 0]
-    if letter == "t":
-        matrix = matrix.swapaxes(1, 2)
-    elif letter == "g":
-        spread = np.empty((problem.batch, rows, 2 * columns), matrix.dtype)
-        spread[..., ::2] = matrix
-        matrix = spread[..., ::2]
-    return matrix if problem.batch > 1 else matrix[0]
 
 
 def _sample(call: Callable[[], object], number: int) -> float:

@@ -1,0 +1,160 @@
+"""From what lies in memory to what is computed with, and back: a kind of `registry.STORED` each.
+
+``widen`` reads a vector of numbers, ``widen_part`` the first n with zeros behind them, ``widen_tail`` with the last one
+repeated (so that no dead lane raises a floating-point flag of its own); ``narrow`` writes the first n.  ``widen1`` and
+``narrow1`` do one number.  Halves are rounded to the nearest, ties to even.
+"""
+
+from fastgemm.kernels.numbers cimport vb8, vi16
+from fastgemm.kernels.simd cimport vf32
+
+cdef extern from *:
+    """
+    #ifndef FASTGEMM_STORED
+    #define FASTGEMM_STORED
+    typedef signed char stored_s8;
+    typedef unsigned char stored_bool;
+    typedef unsigned short stored_f16;
+    typedef unsigned short stored_bf16;
+
+    typedef signed char some_s8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 2), aligned(1), may_alias));
+    typedef short whole_s16 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
+    typedef unsigned short some_16 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 2), aligned(2), may_alias));
+
+    static inline vi16 widen_s8(const signed char *p) {
+        return (vi16)__builtin_convertvector(*(const some_s8 *)p, whole_s16);
+    }
+    static inline unsigned short widen1_s8(signed char x) { return (unsigned short)x; }
+    static inline signed char narrow1_s8(unsigned short x) { return (signed char)x; }
+
+    static inline vb8 widen_bool(const unsigned char *p) { return load_b8(p); }
+    static inline unsigned char widen1_bool(unsigned char x) { return x ? 0xff : 0; }
+    static inline unsigned char narrow1_bool(unsigned char x) { return x != 0; }
+
+    static inline vf32 widen_bf16(const unsigned short *p) {
+        return (vf32)(__builtin_convertvector(*(const some_16 *)p, vi32) << 16);
+    }
+    static inline float widen1_bf16(unsigned short x) {
+        unsigned bits = (unsigned)x << 16;
+        float y;
+        memcpy(&y, &bits, 4);
+        return y;
+    }
+    static inline unsigned short narrow1_bf16(float x) {
+        unsigned bits;
+        memcpy(&bits, &x, 4);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)((bits >> 16 & 0x8000u) | 0x7fc0u);
+        return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    }
+
+    #ifdef __F16C__
+    static inline float widen1_f16(unsigned short x) { return _cvtsh_ss(x); }
+    static inline unsigned short narrow1_f16(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+    #if FASTGEMM_VECTOR_BYTES == 64
+    static inline vf32 widen_f16(const unsigned short *p) {
+        return (vf32)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+    }
+    static inline some_16 rounded_f16(vf32 v) {
+        return (some_16)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
+    }
+    #elif FASTGEMM_VECTOR_BYTES == 32
+    static inline vf32 widen_f16(const unsigned short *p) {
+        return (vf32)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+    }
+    static inline some_16 rounded_f16(vf32 v) {
+        return (some_16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
+    }
+    #endif
+    #endif
+    static inline some_16 rounded_bf16(vf32 v) {
+        const vi32 bits = (vi32)v, size = bits & 0x7fffffffu;
+        const vi32 nan = (vi32)(size > 0x7f800000u);
+        const vi32 near = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        return __builtin_convertvector((near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan), some_16);
+    }
+    static inline some_s8 rounded_s8(vi16 v) { return __builtin_convertvector((whole_s16)v, some_s8); }
+    static inline vb8 rounded_bool(vb8 v) { return (vb8)(v != 0) & 1; }
+
+    /* Parts through a buffer, but where there are masks. */
+    #define FASTGEMM_PARTS(S, T, V, W) \\
+    static inline V widen_part_##S(const T *p, int n) { \\
+        enum { N = sizeof(W) / sizeof(T) }; \\
+        T some[N] = {0}; \\
+        if (n == N) return widen_##S(p); \\
+        memcpy(some, p, n * sizeof(T)); \\
+        return widen_##S(some); \\
+    } \\
+    static inline V widen_tail_##S(const T *p, int n) { \\
+        enum { N = sizeof(W) / sizeof(T) }; \\
+        T some[N]; \\
+        for (int i = 0; i < N; i++) some[i] = p[i < n ? i : n - 1]; \\
+        return widen_##S(some); \\
+    } \\
+    static inline void narrow_##S(T *p, V v, int n) { \\
+        const W some = rounded_##S(v); \\
+        if (n == (int)(sizeof(W) / sizeof(T))) memcpy(p, &some, sizeof some); \\
+        else memcpy(p, &some, n * sizeof(T)); \\
+    }
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__) && defined(__AVX512VL__)
+    #define FASTGEMM_HALVES(S) \\
+    static inline vf32 widen_part_##S(const unsigned short *p, int n) { \\
+        const __m256i some = _mm256_maskz_loadu_epi16((__mmask16)(0xffffu >> (16 - n)), p); \\
+        return widen_##S((const unsigned short *)&some); \\
+    } \\
+    static inline vf32 widen_tail_##S(const unsigned short *p, int n) { \\
+        const __m256i last = _mm256_set1_epi16((short)p[n - 1]); \\
+        const __m256i some = _mm256_mask_loadu_epi16(last, (__mmask16)(0xffffu >> (16 - n)), p); \\
+        return widen_##S((const unsigned short *)&some); \\
+    } \\
+    static inline void narrow_##S(unsigned short *p, vf32 v, int n) { \\
+        _mm256_mask_storeu_epi16(p, (__mmask16)(0xffffu >> (16 - n)), (__m256i)rounded_##S(v)); \\
+    }
+    FASTGEMM_HALVES(f16)
+    FASTGEMM_HALVES(bf16)
+    static inline vi16 widen_part_s8(const signed char *p, int n) {
+        return (vi16)_mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(0xffffffffu >> (32 - n), p));
+    }
+    #define widen_tail_s8 widen_part_s8
+    static inline void narrow_s8(signed char *p, vi16 v, int n) {
+        _mm256_mask_storeu_epi8(p, 0xffffffffu >> (32 - n), (__m256i)rounded_s8(v));
+    }
+    #else
+    #ifdef __F16C__
+    FASTGEMM_PARTS(f16, unsigned short, vf32, some_16)
+    #endif
+    FASTGEMM_PARTS(bf16, unsigned short, vf32, some_16)
+    FASTGEMM_PARTS(s8, signed char, vi16, some_s8)
+    #endif
+    #define widen_part_bool part_b8
+    #define widen_tail_bool part_b8
+    static inline void narrow_bool(unsigned char *p, vb8 v, int n) { store_part_b8(p, rounded_bool(v), n); }
+    #endif
+    """
+    ctypedef signed char stored_s8
+    ctypedef unsigned char stored_bool
+    ctypedef unsigned short stored_f16
+    ctypedef unsigned short stored_bf16
+    vi16 widen_s8(const stored_s8*) nogil
+    vb8 widen_bool(const stored_bool*) nogil
+    vf32 widen_f16(const stored_f16*) nogil
+    vf32 widen_bf16(const stored_bf16*) nogil
+    vi16 widen_part_s8(const stored_s8*, int) nogil
+    vb8 widen_part_bool(const stored_bool*, int) nogil
+    vf32 widen_part_f16(const stored_f16*, int) nogil
+    vf32 widen_part_bf16(const stored_bf16*, int) nogil
+    vi16 widen_tail_s8(const stored_s8*, int) nogil
+    vb8 widen_tail_bool(const stored_bool*, int) nogil
+    vf32 widen_tail_f16(const stored_f16*, int) nogil
+    vf32 widen_tail_bf16(const stored_bf16*, int) nogil
+    unsigned short widen1_s8(stored_s8) nogil
+    unsigned char widen1_bool(stored_bool) nogil
+    float widen1_f16(stored_f16) nogil
+    float widen1_bf16(stored_bf16) nogil
+    void narrow_s8(stored_s8*, vi16, int) nogil
+    void narrow_bool(stored_bool*, vb8, int) nogil
+    void narrow_f16(stored_f16*, vf32, int) nogil
+    void narrow_bf16(stored_bf16*, vf32, int) nogil
+    stored_s8 narrow1_s8(unsigned short) nogil
+    stored_bool narrow1_bool(unsigned char) nogil
+    stored_f16 narrow1_f16(float) nogil
+    stored_bf16 narrow1_bf16(float) nogil

@@ -1,0 +1,53 @@
+"""Which row of the registry computes which of NumPy's types: the one table that compiled and other modules share.
+
+bfloat16 is a type of the package ml_dtypes, which need not be there: it is known once a program has imported that.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import registry
+
+# By NumPy type number; several numbers mean the same bits ("long" and "long long").
+ROWS: dict[int, registry.DType] = {
+    found.num: row
+    for found in map(np.dtype, np.typecodes["All"])
+    for row in registry.DTYPES
+    if not row.result and found.name in row.names
+}
+KERNELS = frozenset(found for found in map(np.dtype, np.typecodes["All"]) if found.num in ROWS)
+# Those that sum in their own precision.
+FLOATS = frozenset(found for found in KERNELS if not (ROWS[found.num].exact or ROWS[found.num].converts))
+
+
+def bfloat16() -> np.dtype[Any] | None:
+    """Return ml_dtypes' bfloat16, or None while nobody has imported it."""
+    module = sys.modules.get("ml_dtypes")
+    kind = getattr(module, "bfloat16", None)
+    return None if kind is None else np.dtype(kind)
+
+
+def row_of(dtype: np.dtype[Any]) -> registry.DType | None:
+    """Return the row that computes products of a type in native byte order; None where there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> row_of(np.dtype("u2")).name
+    'i16'
+    """
+    if not dtype.isnative:
+        return None
+    row = ROWS.get(dtype.num)
+    if row is None and dtype == bfloat16():
+        return registry.dtype("bf16")
+    return row
+
+
+def plain(row: registry.DType) -> np.dtype[Any] | None:
+    """Return the NumPy type of a row's operands; None where it is a package's that is not imported."""
+    return bfloat16() if row.numpy == "bfloat16" else np.dtype(row.numpy)
