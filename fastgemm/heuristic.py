@@ -47,6 +47,8 @@ POINTERS = 8             # rows of A in place that have a pointer in a register 
 # Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
 # 1 x 2048 x 512 (4 MiB) 49 and 23.
 GEMV_THREAD_BYTES = 1 << 19
+GEMV_ROWS = 64           # the fewest steps of k for a thread, where threads share k
+FEW_COLUMNS = 16         # for a thread, up to which threads share k although a column is one piece of memory
 
 
 def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
@@ -98,6 +100,13 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
     if problem.threads > 1 and size * problem.batch >= GEMV_THREAD_BYTES:
         split = "batch" if problem.batch >= problem.threads else "n"
         wide = problem.batch if split == "batch" else -(-problem.n // registry.lanes(problem.row, tier))
+        # A thread that has whole rows reads one piece of memory; of a part of every row, the ends cost more than a sum
+        # of two outputs (GB/s, n / k: 2048 x 16000 52 / 81, 8192 x 4096 67 / 82, 256 x 4000 56 / 170).  Of
+        # adjacent columns that holds only where there are few (16 x 50000 88 / 157, 64 x 20000 166 / 160).
+        partial = problem.n * problem.row.itemsize
+        few = problem.n <= FEW_COLUMNS * problem.threads
+        if problem.batch == 1 and partial <= MAX_PARTIAL and (problem.layout[1] == "n" or few):
+            split, wide = "k", problem.k // GEMV_ROWS
         threads = max(1, min(problem.threads, wide))
     return Config("gemv", tier.name, split=split, threads=threads)
 

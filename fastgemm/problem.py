@@ -219,8 +219,8 @@ class Config:
                 return "gemv packs nothing"
             if problem.layout[1] == "g":
                 return "gemv needs a matrix with adjacent rows or columns"
-            if self.split in ("m", "k"):
-                return "gemv splits n or batch"
+            if self.split == "m":
+                return "gemv has one row to split"
         elif self.family == "small":
             if not registry.is_small(dt):
                 return f"small has no kernels for {dt.name}"

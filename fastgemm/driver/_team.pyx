@@ -115,7 +115,9 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
     item.c = partials + part * plan.c_bytes
     item.rs_c, item.cs_c = plan.width * t.length, t.part
     item.store.alpha_is_one, item.store.beta_kind = True, 0
-    if own.k > 0:
+    if own.k > 0 and plan.family == FAMILY_GEMV:
+        gemv(&own, &item, 0, plan.n, space)
+    elif own.k > 0:
         blocked(&own, &item, 0, plan.m, 0, plan.width, 1, space, space + plan.a_bytes)
 
 

@@ -14,9 +14,9 @@ Binding
     caller's own mask is never touched.  OMP_PROC_BIND, GOMP_CPU_AFFINITY or FASTGEMM_BIND=0 leave it to the user.
 Rest
     The end of a region waits for every worker, also for one that is not running because another process has its core:
-    calls of 0.1 ms then take 4 to 16.  When a team was slower than the caller would have been alone, calls do without
-    one for a while: 20 ms, twice as long each time it happens again, at most 640, half as long when a team paid.  The
-    result is the same to the bit.
+    calls of 0.1 ms then take 4 to 16.  When teams were slower than the caller would have been alone, twice in a row,
+    calls do without one for a while: 20 ms, twice as long each time it happens again, at most 640, half as long when a
+    team paid.  The result is the same to the bit.
 Fork
     A child has libgomp's records of a team but not its threads, and would wait for them
     for ever.  Once this process has had a team, its children compute with one thread.
@@ -119,6 +119,7 @@ cdef extern from *:
 
     static double fg_rest_until = 0, fg_rest_length = 0;
     static long fg_rest_count = 0;
+    static volatile int fg_late = 0;    /* the last team was slower than one thread */
 
     static double fg_clock(void) {
         struct timespec now;
@@ -173,8 +174,14 @@ cdef extern from *:
         if (now - team->done < REST_WAIT) {
             length = fg_read(&fg_rest_length) / 2;
             if (length > 0) fg_write(&fg_rest_length, length < REST_LEAST / 2 ? 0 : length);
+            if (fg_late) fg_late = 0;
         } else if (now - team->opened > team->alone) {
             length = 2 * fg_read(&fg_rest_length);
+            /* A worker that slept for long may be late once: a virtual core takes a while to come back. */
+            if (length == 0 && !fg_late) {
+                fg_late = 1;
+                return;
+            }
             if (length < REST_LEAST) length = REST_LEAST;
             if (length > REST_MOST) length = REST_MOST;
             fg_write(&fg_rest_length, length);

@@ -1,0 +1,154 @@
+"""Matrix times vector as a share of the bandwidth of reading memory, measured beside every sample.
+
+    python bench/stream.py
+    python bench/stream.py --mib 4 64 256 --dtype float32 --threads 1 2 --require 90
+
+A product of a matrix and a vector uses every number of the matrix once, so it can be no faster than
+the matrix can be read.  How fast that is, the same threads find out on the same bytes: each reads its
+part with a dot product and with a maximum (NumPy's, in Python threads that let the GIL go), and
+the faster of the two counts.  Every sample of a product stands between two of reading; the
+median of the ratios is shown.  Above 100 % the product's order of reading is the better one.
+
+The layouts: `x @ B` with B's rows or columns adjacent, `A @ x` with A's rows or columns adjacent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import progress
+import stats
+import workers
+from load import Load, Quiet
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+LAYOUTS = ("x @ B, C order", "x @ B, F order", "A @ x, C order", "A @ x, F order")
+COLUMNS = 2048
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--mib", nargs="+", type=int, default=[4, 16, 128], metavar="N", help="sizes of the matrix")
+    made.add_argument("--dtype", nargs="+", default=["float32", "float64"], help="element types")
+    made.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="thread counts (default 1 2)")
+    made.add_argument("--rounds", type=int, default=9, help="samples of each product (default 9)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
+    made.add_argument("--require", type=float, metavar="PERCENT", help="exit 1 when a median is lower")
+    return made
+
+
+def rate(call: Callable[[], object], size: int, sample: float = 0.01) -> float:
+    """Return bytes a second over as many calls as fill a sample."""
+    call()
+    start = time.perf_counter()
+    call()
+    loops = max(1, int(sample / max(time.perf_counter() - start, 1e-9)))
+    start = time.perf_counter()
+    for _ in range(loops):
+        call()
+    return size * loops / (time.perf_counter() - start)
+
+
+def reading(data: Any, threads: int, pool: ThreadPoolExecutor, sample: float = 0.01) -> float:
+    """Return bytes a second at which so many threads read an array."""
+    import numpy as np
+
+    parts = np.array_split(data, threads)
+
+    def timed(work: Callable[[Any], Any]) -> float:
+        loops = max(1, int(sample * 3e10 / data.nbytes))
+
+        def many(part: Any) -> None:
+            for _ in range(loops):
+                work(part)
+
+        start = time.perf_counter()
+        if threads == 1:
+            many(data)
+        else:
+            list(pool.map(many, parts))
+        return float(data.nbytes * loops / (time.perf_counter() - start))
+
+    return max(timed(lambda part: np.dot(part, part)), timed(np.maximum.reduce))
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run everything."""
+    import numpy as np
+
+    import fastgemm
+
+    results, quiet = [], Quiet(30.0)
+    rng = np.random.default_rng(0)
+    total = len(options.threads) * len(options.dtype) * len(options.mib) * len(LAYOUTS)
+    with progress.bar("stream", total) as bar, ThreadPoolExecutor(max(options.threads)) as pool:
+        for threads in options.threads:
+            fastgemm.set_num_threads(threads)
+            for dtype in options.dtype:
+                for mib in options.mib:
+                    rows = (mib << 20) // (COLUMNS * np.dtype(dtype).itemsize)
+                    data = rng.random(rows * COLUMNS).astype(dtype)
+                    matrix = data.reshape(rows, COLUMNS)
+                    long, short = rng.random(rows).astype(dtype), rng.random(COLUMNS).astype(dtype)
+                    operands = {
+                        LAYOUTS[0]: (long, matrix), LAYOUTS[1]: (short, matrix.T),
+                        LAYOUTS[2]: (matrix, short), LAYOUTS[3]: (matrix.T, long),
+                    }  # fmt: skip
+                    for layout, (a, b) in operands.items():
+                        bar.step(f"{dtype} {mib} MiB {layout} on {threads}")
+                        out = np.empty(a.shape[:-1] + b.shape[1:], dtype)
+                        shares, rates = [], []
+                        for _ in range(options.rounds):
+                            quiet.wait()
+                            before = reading(data, threads, pool)
+                            mine = rate(lambda a=a, b=b, out=out: fastgemm.matmul(a, b, out=out), data.nbytes)  # type: ignore[misc]
+                            after = reading(data, threads, pool)
+                            rates.append(mine)
+                            shares.append(200 * mine / (before + after))
+                        results.append(
+                            {
+                                "dtype": dtype, "threads": threads, "mib": mib, "layout": layout,
+                                "share": statistics.median(shares), "rate": statistics.median(rates),
+                            }
+                        )  # fmt: skip
+    return results
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print shares of the read bandwidth; 1 when --require is missed."""
+    options = parser().parse_args(arguments)
+    # Before NumPy is imported: its dot products are to run on the threads that read.
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    load = Load()
+    results = measure(options)
+    busy = load.foreign()
+    print(f"{workers.machine()['cpu']}\n")
+    rows = [
+        [r["dtype"], str(r["threads"]), str(r["mib"]), r["layout"], f"{r['rate'] * 1e-9:.1f}", f"{r['share']:.0f}"]
+        for r in results
+    ]
+    print(stats.table(["dtype", "threads", "MiB", "layout", "GB/s", "% of reading"], rows))
+    if busy > 0.1:
+        print(f"\nWARNING: other processes kept {busy:.2f} cores busy during this run.")
+    if options.json:
+        document = {"schema": 1, "kind": "stream", "machine": workers.machine(), "results": results}
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    missed = [r for r in results if options.require is not None and r["share"] < options.require]
+    for r in missed:
+        print(f"REQUIREMENT MISSED: {r['dtype']} {r['layout']}, {r['mib']} MiB on {r['threads']}: {r['share']:.0f} %")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
