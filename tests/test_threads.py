@@ -371,3 +371,14 @@ def test_parts_of_k_beside_a_busy_process() -> None:
                 assert np.array_equal(fastgemm.matmul(a, b), one)
         finally:
             busy.kill()
+
+
+@pytest.mark.parametrize("char", ["?", "b", "H", "i", "q"])
+def test_parts_of_k_of_a_vector(char: str) -> None:
+    """Partial outputs are of the type that is computed with, the result of the array's."""
+    for columns in (1, 3, 65):
+        x, b = integers((30_000,), char, 1), integers((30_000, columns), char, 2)
+        want = np.matmul(x, b)
+        with fastgemm.threads(2):
+            assert np.array_equal(fastgemm.matmul(x, b), want)
+            assert np.array_equal(fastgemm.matmul(np.asfortranarray(b).T, x), want)

@@ -193,9 +193,11 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     # Columns col0 : col1 of one row of output.  `space` takes a chunk of x and one of y where they are not
     # contiguous or the store is not a plain one.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t item = t.part * t.real_bytes, size_ab = t.ab_bytes, size_c = t.c_bytes
+    cdef Py_ssize_t item = t.part * t.real_bytes, size_ab = t.ab_bytes
+    cdef Py_ssize_t size_c = t.real_bytes if plan.raw else t.c_bytes
     cdef bint by_rows = call.cs_b == t.part or plan.n == 1 and call.rs_b != t.part
-    cdef bint y_direct = call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2 and not t.narrows
+    cdef bint y_direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
+                          and (plan.raw or not t.narrows))
     cdef bint x_direct = (by_rows or call.cs_a == t.part) and not t.converts
     cdef Py_ssize_t n_chunk = col1 - col0 if y_direct else GEMV_CHUNK
     cdef Py_ssize_t k_chunk = plan.k if x_direct else GEMV_CHUNK
