@@ -35,10 +35,15 @@ def timed(plan: Plan, operands: tuple[np.ndarray, ...], times: int) -> float:
     return (time.perf_counter() - start) / times
 
 
-def compare(problem: Problem, name: str, rounds: int) -> tuple[float, float]:
-    """Median times of the generic plan and of the shape's own kernel, taken in turn."""
+def compare(problem: Problem, names: list[str], rounds: int) -> tuple[float, float]:
+    """Median times of the generic plan and of the shape's own kernel, taken in turn.
+
+    Where there are two kernels, a first comparison chooses one.
+    """
+    if len(names) > 1:
+        names = [min(names, key=lambda name: compare(problem, [name], 5)[1])]
     config = specialise.single(heuristic.config(problem))
-    plans = [Plan(problem, config), Plan(problem, config.replace(special=name))]
+    plans = [Plan(problem, config), Plan(problem, config.replace(special=names[0]))]
     if not plans[1].special:
         raise SystemExit(f"the kernel for {problem} was refused")
     rng = np.random.default_rng(0)

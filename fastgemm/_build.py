@@ -175,14 +175,23 @@ def tier_flags(compiler: Sequence[str], tier: Any) -> tuple[list[str], str]:
     return [], why
 
 
-def special_text(registry: Any, tier: Any, special: Sequence[Any], code: str) -> str:
-    """Render the kernels of some shapes alone (`registry.Special`); `code` is the hash of the build they are for."""
+def special_text(registry: Any, tier: Any, special: Sequence[Any], code: str, narrow: bool = False) -> str:
+    """Render the kernels of some shapes alone (`registry.Special`); `code` is the hash of the build they are for.
+
+    `narrow` takes the small family's, in which several rows of C share a vector.
+    """
+
+    def widths(dt: Any) -> list[int]:
+        return sorted({row.narrow(tier) for row in special if row.dtype == dt.name})
 
     def shapes(dt: Any) -> list[tuple[int, int]]:
         return sorted({tile[:2] for row in special if row.dtype == dt.name for tile in row.tiles(tier)})
 
-    template = PACKAGE / "kernels" / "gemm.pyx.tp"
-    return render(template, registry=registry, isa=tier, shapes=shapes, special=special, code=code)
+    if narrow:
+        template, shapes = PACKAGE / "kernels" / "small.pyx.tp", lambda dt: []
+    else:
+        template = PACKAGE / "kernels" / "gemm.pyx.tp"
+    return render(template, registry=registry, isa=tier, shapes=shapes, widths=widths, special=special, code=code)
 
 
 def rendered(registry: Any) -> dict[str, str]:
@@ -199,6 +208,7 @@ def rendered(registry: Any) -> dict[str, str]:
             isa=tier,
             family=family,
             shapes=functools.partial(registry.shapes, tier=tier),
+            widths=functools.partial(registry.narrow_widths, tier=tier),
             special=(),
         )
         for family in registry.FAMILIES

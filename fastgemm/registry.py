@@ -212,6 +212,12 @@ class Special(NamedTuple):
             size //= 2
         return size
 
+    def narrow(self, tier: Isa) -> int:
+        """Lanes that a row of C takes where several rows share a vector (see `narrow_widths`); 0 where none do."""
+        width = self.n * self.part
+        fitting = [lanes for lanes in narrow_widths(dtype(self.dtype), tier) if lanes >= width]
+        return fitting[0] if fitting and self.a == "n" and self.n > 1 else 0
+
     def tiles(self, tier: Isa) -> tuple[tuple[int, int, int, int, int], ...]:
         """Register tiles that make up C: rows, vectors, first row, first component, live components at the end."""
         dt = dtype(self.dtype)

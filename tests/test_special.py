@@ -107,6 +107,23 @@ def test_every_tier_and_longer_vectors(isa: str, cache: Path) -> None:
             assert np.array_equal(plan.run(a, b), np.matmul(a, b))
 
 
+@pytest.mark.parametrize("isa", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_rows_that_share_a_vector(isa: str, batch: int, cache: Path) -> None:
+    tier = registry.isa(isa)
+    sizes = [(m, n, k) for m in (1, 2, 4, 19) for n in (2, 3, 4, 7) for k in (1, 3, 4, 9)]
+    shapes = [Special(dt.name, *size) for dt in registry.DTYPES for size in sizes]
+    shapes = [shape for shape in shapes if shape.narrow(tier)]
+    assert shapes
+    made = building.make(shapes, isa, narrow=True)
+    for shape in shapes:
+        problem = problem_of(shape, batch)
+        plan = Plan(problem, specialise.single(heuristic.config(problem, tier)).replace(special=made))
+        assert plan.special
+        a, b = operands(problem)
+        assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
+
+
 def test_a_stack_over_threads(name: str) -> None:
     problem = problem_of(SHAPES[0], batch=3000, threads=2)
     config = heuristic.config(problem).replace(threads=2, split="batch", special=name)
@@ -192,12 +209,12 @@ def test_only_a_gain_is_recorded() -> None:
     problem = problem_of(SHAPES[0])
     base = heuristic.config(problem)
     faster = ReplayRunner(lambda config: 1e-8 if config.special else 2e-8)
-    entry = specialise.tune(problem, base, "0" * 32, faster)
+    entry = specialise.tune(problem, base, ["0" * 32], faster)
     assert (entry.status, entry.config.special) == ("confirmed", "0" * 32)
     assert entry.gain == pytest.approx(1.0)
-    assert specialise.tune(problem, base, "0" * 32, ReplayRunner(lambda config: 1e-8)).status == "rejected"
+    assert specialise.tune(problem, base, ["0" * 32], ReplayRunner(lambda config: 1e-8)).status == "rejected"
     wrong = ReplayRunner(lambda config: "wrong" if config.special else 1e-8)
-    assert specialise.tune(problem, base, "0" * 32, wrong).status == "failed"
+    assert specialise.tune(problem, base, ["0" * 32], wrong).status == "failed"
 
 
 # ---- what is not the user's own is refused

@@ -59,7 +59,7 @@ def compiler() -> list[str]:
     return command
 
 
-def make(shapes: Sequence[Special], isa: str) -> str:
+def make(shapes: Sequence[Special], isa: str, narrow: bool = False) -> str:
     """Compile a module with a kernel for each shape; return its name in `special.folder`.
 
     Parameters
@@ -68,6 +68,8 @@ def make(shapes: Sequence[Special], isa: str) -> str:
         What the kernels are for; all with vectors of the same length (`Special.vector_bytes`).
     isa : str
         Tier whose instructions they use.
+    narrow : bool
+        Several rows of C share a vector of the tier's own length (`Special.narrow` of all of them is not 0).
 
     Raises
     ------
@@ -83,7 +85,7 @@ def make(shapes: Sequence[Special], isa: str) -> str:
 
     command = compiler()
     tier = registry.isa(isa)
-    (vector_bytes,) = {shape.vector_bytes(tier) for shape in shapes}
+    (vector_bytes,) = {tier.vector_bytes if narrow else shape.vector_bytes(tier) for shape in shapes}
     flags, why = _build.tier_flags(command, tier)
     if why:
         raise Failed(why)
@@ -91,7 +93,8 @@ def make(shapes: Sequence[Special], isa: str) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as inside:
         source = Path(inside) / f"{special.MODULE}.pyx"
-        text = _build.special_text(registry, tier._replace(vector_bytes=vector_bytes), shapes, kernels.kernel_hash())
+        own = tier._replace(vector_bytes=vector_bytes)
+        text = _build.special_text(registry, own, shapes, kernels.kernel_hash(), narrow)
         source.write_text(text)
         said = io.StringIO()
         options = CompilationOptions(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from ..problem import Config, Problem, Record
 from ..registry import Special
 from . import compile as building
 from . import driver
-from .compare import GAIN, P_VALUE, judge
+from .compare import GAIN, P_VALUE, SEMIFINAL_ROUNDS, judge
 from .journal import Entry
 from .live import LiveRunner
 from .measure import Runner
@@ -50,8 +51,10 @@ def misfit(problem: Problem) -> str | None:
     return None
 
 
-def compiled(problems: Sequence[Problem], isa: str, say: Callable[[str], None]) -> dict[Special, str]:
-    """Compile a kernel for the shape of each problem; return the module of each.
+def compiled(problems: Sequence[Problem], isa: str, say: Callable[[str], None]) -> dict[Special, list[str]]:
+    """Compile kernels for the shape of each problem; return their modules.
+
+    There are two of a shape whose rows of C are short: one row a vector, and several.
 
     Raises
     ------
@@ -60,21 +63,26 @@ def compiled(problems: Sequence[Problem], isa: str, say: Callable[[str], None]) 
     """
     tier = registry.isa(isa)
     shapes = dict.fromkeys(shape for shape in map(special.shape_of, problems) if shape)
-    by_length: dict[int, list[Special]] = {}
+    groups: dict[tuple[int, bool], list[Special]] = {}
     for shape in shapes:
-        by_length.setdefault(shape.vector_bytes(tier), []).append(shape)
+        groups.setdefault((shape.vector_bytes(tier), False), []).append(shape)
+        if shape.narrow(tier):
+            groups.setdefault((tier.vector_bytes, True), []).append(shape)
     parts = [
-        group[at : at + MODULE_SHAPES] for group in by_length.values() for at in range(0, len(group), MODULE_SHAPES)
+        (group[at : at + MODULE_SHAPES], narrow)
+        for (_, narrow), group in groups.items()
+        for at in range(0, len(group), MODULE_SHAPES)
     ]
-    made: dict[Special, str] = {}
-    for number, part in enumerate(parts, 1):
+    made: dict[Special, list[str]] = {}
+    for number, (part, narrow) in enumerate(parts, 1):
         say(f"compiling {len(part)} kernels, module {number} of {len(parts)}")
         try:
-            name = building.make(part, isa)
+            name = building.make(part, isa, narrow)
         except building.Failed as error:
             say(f"not compiled: {error}")
             continue
-        made.update(dict.fromkeys(part, name))
+        for shape in part:
+            made.setdefault(shape, []).append(name)
     return made
 
 
@@ -83,25 +91,34 @@ def single(config: Config) -> Config:
     return config if config.threads == 1 or config.split == "batch" else config.replace(threads=1, split="n")
 
 
-def tune(problem: Problem, base: Config, name: str, runner: Runner) -> Entry:
-    """Judge a problem's own kernel, in module `name`, against the configuration that it is computed with today.
+def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner) -> Entry:
+    """Judge a problem's own kernels, in modules of these names, against the configuration of today.
 
     Returns
     -------
     Entry
         Confirmed, rejected or failed; its baseline is the heuristic's time in the same rounds, as in every record.
     """
-    config = single(base).replace(special=name)
-    about = Entry(problem, "failed", config, trials=1, strategy="specialize", date=driver.today())
-    (first,) = runner.measure([config])
-    if first.outcome != "ok":
-        return dataclasses.replace(about, failures=1, detail=f"{first.outcome}: {first.detail}")
+    candidates = [single(base).replace(special=name) for name in names]
+    found = runner.measure(candidates)
+    ran = [m.config for m in found if m.outcome == "ok"]
+    failed = [m for m in found if m.outcome != "ok"]
+    about = Entry(problem, "failed", candidates[0], trials=len(found), strategy="specialize", date=driver.today())
+    if failed:
+        about = dataclasses.replace(about, failures=len(failed), detail=f"{failed[0].outcome}: {failed[0].detail}")
+    if not ran:
+        return about
+    config = ran[0]
+    if len(ran) > 1:
+        samples = runner.rounds(ran, SEMIFINAL_ROUNDS, bare=True)
+        config = min(zip(samples, ran, strict=True), key=lambda pair: statistics.median(pair[0] or [math.inf]))[1]
+    about = dataclasses.replace(about, config=config)
     start = heuristic.config(problem)
     configs = list(dict.fromkeys([config, base, start]))
-    samples = dict(zip(configs, runner.rounds(configs, ROUNDS, bare=True), strict=True))
-    if not all(samples.values()):
+    timed = dict(zip(configs, runner.rounds(configs, ROUNDS, bare=True), strict=True))
+    if not all(timed.values()):
         return dataclasses.replace(about, detail="the final could not be timed")
-    verdict, untuned = judge(config, samples[config], samples[base]), judge(config, samples[config], samples[start])
+    verdict, untuned = judge(config, timed[config], timed[base]), judge(config, timed[config], timed[start])
     won = verdict.confirmed and untuned.p < P_VALUE and untuned.gain >= GAIN
     return dataclasses.replace(
         about,
