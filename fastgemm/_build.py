@@ -197,9 +197,11 @@ def special_text(registry: Any, tier: Any, special: Sequence[Any], code: str, na
 def rendered(registry: Any) -> dict[str, str]:
     """Render the template of every family for every tier; by the name of the module that it becomes."""
     own = {
-        registry.module("special", tier): special_text(registry, tier, registry.SPECIAL, "")
+        made.name: special_text(
+            registry, tier._replace(vector_bytes=made.vector_bytes), made.shapes, "built in", made.narrow
+        )
         for tier in registry.ISAS
-        if registry.SPECIAL
+        for made in registry.special_modules(tier)
     }
     return own | {
         registry.module(family.name, tier): render(
@@ -248,21 +250,25 @@ class BuildExt(build_ext):
     def _kernel_modules(self) -> list[Extension]:
         registry = load_registry()
         modules = []
-        families = [(family.name, family.template) for family in registry.FAMILIES]
-        if registry.SPECIAL:
-            families.append(("special", "kernels/gemm.pyx.tp"))
-        for name, template in families:
-            for tier in registry.ISAS:
+        for tier in registry.ISAS:
+            named: list[tuple[str, int, str, list[str]]] = [
+                (registry.module(family.name, tier), tier.vector_bytes, family.template, [])
+                for family in registry.FAMILIES
+            ]
+            for made in registry.special_modules(tier):
+                template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
+                named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS))
+            for name, vector_bytes, template, flags in named:
                 ext = Extension(
-                    registry.module(name, tier),
+                    name,
                     sources=[f"fastgemm/{template}"],
                     depends=[
                         "fastgemm/registry.py",
                         *(f"fastgemm/{source}" for source in KERNEL_SOURCES),
                     ],
-                    define_macros=[("FASTGEMM_VECTOR_BYTES", str(tier.vector_bytes))],
+                    define_macros=[("FASTGEMM_VECTOR_BYTES", str(vector_bytes))],
                 )
-                ext.rendered = (name, tier)
+                ext.rendered = (tier, flags)
                 modules.append(ext)
         return modules
 
@@ -328,10 +334,10 @@ class BuildExt(build_ext):
         for ext in self.extensions:
             ext.extra_compile_args = list(optimise)
             if hasattr(ext, "rendered"):
-                name, tier = ext.rendered
+                tier, flags = ext.rendered
                 if not tiers[tier.name]:
                     continue
-                ext.extra_compile_args += [*tiers[tier.name], *(SPECIAL_FLAGS if name == "special" else [])]
+                ext.extra_compile_args += [*tiers[tier.name], *flags]
             if getattr(ext, "openmp", False):
                 ext.extra_compile_args += openmp
                 ext.extra_link_args = list(openmp)

@@ -178,13 +178,16 @@ def _table(module: ModuleType) -> dict[registry.Special, Entry]:
 
 
 def built_in(isa: str, problem: Problem) -> Entry | None:
-    """Return the kernel of this build for a problem's very shape (`registry.SPECIAL`); None where it has none."""
+    """Return the kernel of this build for a product's very shape (`registry.SPECIAL`); None where it has none.
+
+    Stacks have none: the small family's kernels fetch what comes next, and these do not.
+    """
     shape = shape_of(problem)
-    if shape not in registry.SPECIAL:
+    if shape not in registry.SPECIAL or problem.batch > 1:
         return None
-    name = registry.module("special", registry.isa(isa))
+    made = next(made for made in registry.special_modules(registry.isa(isa)) if shape in made.shapes)
     with _lock:
-        if name not in _tables:
-            known = importlib.util.find_spec(name) is not None
-            _tables[name] = _table(importlib.import_module(name)) if known else {}
-    return _tables[name].get(shape)
+        if made.name not in _tables:
+            known = importlib.util.find_spec(made.name) is not None
+            _tables[made.name] = _table(importlib.import_module(made.name)) if known else {}
+    return _tables[made.name].get(shape)

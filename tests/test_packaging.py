@@ -79,7 +79,8 @@ RUNTIME = {"fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", *DR
 
 
 def tier_modules(*tiers: str) -> set[str]:
-    return {registry.module(f.name, registry.isa(t)) for f in registry.FAMILIES for t in tiers}
+    families = {registry.module(f.name, registry.isa(t)) for f in registry.FAMILIES for t in tiers}
+    return families | {made.name for t in tiers for made in registry.special_modules(registry.isa(t))}
 
 
 def driver(command: Any) -> Any:

@@ -187,6 +187,20 @@ def test_a_name_is_a_hash(bad: str) -> None:
         Config(special=bad)
 
 
+@pytest.mark.parametrize("isa", [tier.name for tier in kernels.runnable()])
+def test_shapes_of_the_registry_are_built_in(isa: str) -> None:
+    tier = registry.isa(isa)
+    for shape in registry.SPECIAL:
+        problem = problem_of(shape)
+        plan = Plan(problem, heuristic.config(problem, tier))
+        assert plan.special, shape
+        a, b = operands(problem)
+        assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
+        assert not Plan(problem_of(shape, batch=7), heuristic.config(problem_of(shape, batch=7), tier)).special
+    found = [shape for made in registry.special_modules(tier) for shape in made.shapes]
+    assert sorted(found) == sorted(registry.SPECIAL)
+
+
 # ---- records
 
 
@@ -223,6 +237,7 @@ def test_only_a_gain_is_recorded() -> None:
 USE = """
 import warnings
 import numpy as np, fastgemm
+fastgemm.registry.SPECIAL = ()  # none of the build's own
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     for k in (4, 4):
