@@ -42,6 +42,8 @@ def misfit(problem: Problem) -> str | None:
     >>> misfit(Problem("f32", 8, 8, 8, layout="nt"))
     'only where B has adjacent columns and A adjacent rows or columns'
     """
+    if not registry.is_small(problem.row):
+        return "only for floating-point and complex numbers of 32 and 64 bits a component"
     if special.shape_of(problem) is None:
         return "only where B has adjacent columns and A adjacent rows or columns"
     if min(problem.m, problem.n) == 1:
