@@ -328,10 +328,10 @@ def test_small_stack() -> None:
 
 # Large enough for pieces to be dealt out: rows, columns, items, columns of a matrix that is streamed, parts of k.
 DEALT = [
-    ((6000, 200), (200, 60)),
-    ((200, 500), (500, 1700)),
-    ((70, 60, 90), (70, 90, 300)),
-    ((5, 300, 200), (5, 200, 300)),
+    ((6000, 400), (400, 120)),
+    ((200, 900), (900, 1700)),
+    ((70, 60, 90), (70, 90, 800)),
+    ((5, 500, 250), (5, 250, 500)),
     ((3000,), (3000, 3001)),
     ((16, 60000), (60000, 16)),
 ]
@@ -343,10 +343,9 @@ def test_pieces_of_work(shapes: tuple[tuple[int, ...], ...], char: str) -> None:
     """Every piece is computed once, whoever takes it, and a team that rests gives the same bits."""
     a, b = (integers(shape, char, i) for i, shape in enumerate(shapes))
     want = np.matmul(a, b)
-    for count in (2, 3, 5):
+    for count in (2, 3):
         with fastgemm.threads(count):
-            for _ in range(3):
-                assert np.array_equal(fastgemm.matmul(a, b), want)
+            assert np.array_equal(fastgemm.matmul(a, b), want)
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(x.shape).astype(char) for x in (a, b))
     with fastgemm.threads(2):

@@ -17,7 +17,9 @@ from fastgemm.driver.threads cimport (
 import os
 
 cdef enum:
-    LEAST_PIECES = 4    # grains for a thread below which the work is cut into equal shares: 60 us each
+    # Grains for a thread below which the work is cut into equal shares: no process holds a core for less than the
+    # 1.5 ms that they take, and small pieces read A more often (f32 512^3 92 % of the peak in shares, 87 dealt out).
+    LEAST_PIECES = 32
 
 openmp = bool(fg_has_openmp())
 

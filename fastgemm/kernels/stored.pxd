@@ -64,6 +64,16 @@ cdef extern from *:
     static inline some_16 rounded_f16(vf32 v) {
         return (some_16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
     }
+    #else  /* kernels for one shape may take short vectors on any tier */
+    static inline vf32 widen_f16(const unsigned short *p) {
+        return (vf32)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
+    }
+    static inline some_16 rounded_f16(vf32 v) {
+        const __m128i whole = _mm_cvtps_ph((__m128)v, _MM_FROUND_TO_NEAREST_INT);
+        some_16 half;
+        memcpy(&half, &whole, sizeof half);
+        return half;
+    }
     #endif
     #endif
     static inline some_16 rounded_bf16(vf32 v) {
