@@ -13,10 +13,11 @@ import pytest
 
 import fastgemm
 from fastgemm import cpu, database, heuristic, kernels
-from fastgemm.problem import Problem
-from fastgemm.tune import driver, journal, strategies
+from fastgemm.problem import Config, Problem
+from fastgemm.tune import chronicle, driver, journal, strategies
 from fastgemm.tune.__main__ import main
 from fastgemm.tune.driver import Budget
+from fastgemm.tune.journal import Entry
 from fastgemm.tune.measure import ReplayRunner
 from fastgemm.tune.space import Space
 
@@ -261,6 +262,35 @@ def test_quick_without_anything_says_what_it_needs(capsys, monkeypatch):
         main(["--quick"])
     assert stop.value.code == 2
     assert "no shapes" in capsys.readouterr().err
+
+
+def test_a_report_of_a_run(tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "new" / "report"
+    arguments = ("--shapes", "32x40x24", "9x8x7", "--threads", 1, "--strategy", "random", "--trials", 4)
+    made = tune(*arguments, "--db", tmp_path / "tuning.json", "--report", folder)
+    assert made.returncode == 0, made.stderr
+    text = (folder / "report.md").read_text()
+    for words in ("32x40x24 float32 1 thread", "9x8x7", "tuned against untuned", "Where the time went", "--trials 4"):
+        assert words in text
+    for plot in ("gains.png", "convergence.png", "time.png"):
+        assert f"]({plot})" in text
+        assert (folder / plot).read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "file").write_text("")
+    made = tune("--shapes", "9x8x7", *arguments[3:], "--db", tmp_path / "tuning.json", "--report", tmp_path / "file")
+    assert made.returncode == 1
+    assert "no report" in made.stderr
+
+
+def test_a_report_without_matplotlib_has_its_tables(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    told = chronicle.Chronicle()
+    told.finish(Entry(Problem("f32", 8, 8, 8), "confirmed", Config(), 1e-6, 2e-6, 3e-6, 1.0, 0.01, 0.01, 1))
+    (said,) = told.write(tmp_path, ["tune"])
+    assert "matplotlib" in said
+    text = (tmp_path / "report.md").read_text()
+    assert "| 2.00 | 3.00 |" in text
+    assert said in text
 
 
 def test_seconds_end_the_run(tmp_path):

@@ -174,6 +174,12 @@ def _parser() -> argparse.ArgumentParser:
         "(Optuna's journal) or .db (SQLite), or a URL such as postgresql://user@host/name",
     )
     where.add_argument("--resume", action="store_true", help="skip what was tuned before, with or without a gain")
+    where.add_argument(
+        "--report",
+        type=Path,
+        metavar="FOLDER",
+        help="write report.md and plots: gains, convergence, where the time went",
+    )
     where.add_argument("--dry-run", action="store_true", help="say what would be tuned, and stop")
     where.add_argument("--quiet", action="store_true", help="only the table at the end")
     return parser

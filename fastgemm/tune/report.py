@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -13,11 +14,12 @@ from rich.table import Table
 
 from .. import registry
 from ..problem import Problem
+from .chronicle import Chronicle
 from .compare import NOISY
 from .journal import Entry
 from .measure import Measurement
 from .shapes import label
-from .words import describe, duration, geometric_mean, name
+from .words import clock, describe, duration, geometric_mean, name
 
 # A terminal says how wide it is; what is written to a file or a pipe must not be cut off.
 PLAIN_WIDTH = 140
@@ -29,10 +31,52 @@ def console(stderr: bool = False) -> Console:
     return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH)
 
 
-class Watch:
-    """The progress bar: problems done, and the trials of the one at work."""
+class Remaining:
+    """How long a run may still take: the time so far, and the share of the work that it was for.
 
-    def __init__(self, total: int, quiet: bool) -> None:
+    Examples
+    --------
+    >>> now = [0.0]
+    >>> remaining = Remaining(total=4, deadline=100.0, clock=lambda: now[0])
+    >>> remaining.begin(trials=10)
+    >>> now[0] = 3.0
+    >>> remaining.trial(), remaining.trial(), remaining.finish()
+    (97.0, 97.0, 9.0)
+    """
+
+    def __init__(self, total: int, deadline: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._deadline, self._clock = total, deadline, clock
+        self._began = clock()
+        self._done, self._trials, self._most = 0, 0, 1
+
+    def begin(self, trials: int | None) -> None:
+        """Begin a problem."""
+        self._trials, self._most = 0, max(trials or 1, 1)
+
+    def trial(self) -> float:
+        """Count a trial; return the seconds left, at most until the deadline."""
+        self._trials += 1
+        return self._left()
+
+    def finish(self) -> float:
+        """Count a problem; return the seconds left."""
+        self._done, self._trials = self._done + 1, 0
+        return self._left()
+
+    def _left(self) -> float:
+        # The trials are about half of a problem's time: starting a worker, the final and NumPy are the other.
+        share = self._done + min(0.5, 0.5 * self._trials / self._most)
+        now = self._clock()
+        guess = (now - self._began) * (self._total - share) / share if share else math.inf
+        return max(0.0, min(guess, self._deadline - now))
+
+
+class Watch:
+    """The progress bar: problems done, the trials of the one at work, the best so far, and the time left."""
+
+    def __init__(self, total: int, quiet: bool, deadline: float = math.inf, chronicle: Chronicle | None = None) -> None:
+        self._remaining = Remaining(total, deadline)
+        self._chronicle = chronicle
         self._console = console(stderr=True)
         self._quiet = quiet
         self._bar = Progress(
@@ -47,7 +91,7 @@ class Watch:
         )
         self._problems = self._bar.add_task("shapes", total=total)
         self._trials = self._bar.add_task("", total=None, visible=False)
-        self._best, self._name = math.inf, ""
+        self._best, self._first, self._name = math.inf, math.inf, ""
 
     def __enter__(self) -> Watch:
         self._bar.start()
@@ -58,18 +102,29 @@ class Watch:
 
     def begin(self, problem: Problem, trials: int | None) -> None:
         """Start a problem's own bar."""
-        self._best, self._name = math.inf, name(problem)
+        self._best, self._first, self._name = math.inf, math.inf, name(problem)
+        self._remaining.begin(trials)
+        if self._chronicle:
+            self._chronicle.begin(problem)
         self._bar.reset(self._trials, total=trials, visible=True, description=self._name)
 
     def trial(self, measurement: Measurement) -> None:
         """Count a trial."""
+        if self._chronicle:
+            self._chronicle.trial(measurement)
         self._best = min(self._best, measurement.seconds)
-        self._bar.update(self._trials, advance=1, description=f"{self._name}  best {duration(self._best)}")
+        self._first = self._first if self._first < math.inf else measurement.seconds
+        gain = f" ({self._first / self._best:.2f} times the heuristic)" if self._best < self._first < math.inf else ""
+        self._bar.update(self._trials, advance=1, description=f"{self._name}  best {duration(self._best)}{gain}")
+        self._bar.update(self._problems, description=f"shapes, {clock(self._remaining.trial())} left")
 
     def finish(self, entry: Entry) -> None:
         """Count a problem and write its line."""
+        if self._chronicle:
+            self._chronicle.finish(entry)
         self._bar.update(self._trials, visible=False)
-        self._bar.update(self._problems, advance=1)
+        left = clock(self._remaining.finish())
+        self._bar.update(self._problems, advance=1, description=f"shapes, {left} left")
         if entry.status == "confirmed":
             text = f"{duration(entry.baseline_seconds)} -> {duration(entry.seconds)}, {entry.gain:+.1%}: "
             text += describe(entry.config)

@@ -18,6 +18,7 @@ from ..database.writing import DEFAULT_NAME
 from ..problem import Problem, Record
 from . import compile as building
 from . import driver, journal, report, specialise, strategies, words
+from .chronicle import Chronicle
 from .journal import Entry
 from .live import LiveRunner
 from .space import Space
@@ -77,7 +78,8 @@ def run(problems: list[Problem], options: Namespace) -> int:
             with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
                 yield driver.tune(space, runner, strategy, budget, options.seed, watch.trial, known), known
 
-    with report.Watch(len(waiting), options.quiet) as watch:
+    told = Chronicle()
+    with report.Watch(len(waiting), options.quiet, deadline, told) as watch:
         if entries:
             watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
         if waiting and (busy := _load()) > BUSY:
@@ -102,6 +104,14 @@ def run(problems: list[Problem], options: Namespace) -> int:
     out.print(report.table(entries))
     for line in (*report.summary(entries), *_whereabouts(path, entries)):
         out.print(line, markup=False, soft_wrap=True)
+    if options.report:
+        try:
+            for line in told.write(options.report, ["python -m fastgemm.tune", *sys.argv[1:]]):
+                print(line, file=sys.stderr)
+            print(f"report: {options.report / 'report.md'}")
+        except OSError as error:
+            print(f"no report: {options.report}: {error.strerror or error}", file=sys.stderr)
+            status = status or 1
     return status or int(any(entry.status == "failed" for entry in entries))
 
 

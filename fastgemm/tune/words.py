@@ -26,6 +26,24 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def clock(seconds: float) -> str:
+    """Write a time to wait for.
+
+    Examples
+    --------
+    >>> clock(7.4), clock(130), clock(7300), clock(float("inf"))
+    ('7 s', '2 min 10 s', '2 h 1 min', '?')
+    """
+    if not seconds < math.inf:
+        return "?"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def describe(config: Config) -> str:
     """Write a configuration in a few words.
 
