@@ -371,6 +371,11 @@ def storing(dt: DType) -> str:
     return next(same).name
 
 
+def whole_rows(dt: DType, tier: Isa) -> int:
+    """Rows that the small family's kernel for rows of one vector takes at least; it takes twice as many at a time."""
+    return tier.registers // 4 // dt.parts
+
+
 def variant(family_name: str, dt: DType, tier: Isa, mr: int, nr: int) -> str:
     """Name of a variant: ``gemm_f32_v4_6x64``.  Made here only, never parsed."""
     return f"{family_name}_{dt.name}_{tier.name}_{mr}x{nr}"

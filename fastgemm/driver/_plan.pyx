@@ -59,6 +59,8 @@ def add_kernels(int level, object capsule):
             t.peak, t.peak_flops = s.peak, s.peak_flops
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
+        if s.whole != NULL:
+            t.whole, t.whole_rows = s.whole, s.whole_rows
         for i in range(MAX_NARROW):
             if s.narrow[i] != NULL:
                 t.narrow[i] = s.narrow[i]

@@ -96,11 +96,13 @@ cdef void anything(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_
         item.c += call.step_c
 
 
-cdef stack_kernel_t narrow_kernel(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
-    # The kernel for rows of C that share vectors, NULL where there is none.
+cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
+    # The kernel that takes whole products because their rows are short, NULL where there is none.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t n = plan.n * t.part
-    if n >= MAX_NARROW:
+    if n == t.length and plan.k * t.part == n and call.rs_a == n and call.cs_a == t.part and m % t.whole_rows == 0:
+        return t.whole
+    if n >= MAX_NARROW or 2 * n > t.length:
         return NULL
     if call.cs_a == t.part or plan.k == 1:
         return t.narrow[n]
@@ -114,15 +116,20 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t size = t.real_bytes, width = t.length * size
     cdef int tail = plan.tail if vec1 == plan.width else t.length
-    cdef grid_t rows = plan.rows, vecs = plan.vectors
-    cdef stack_kernel_t narrow
+    # By address: a copy would load what the plan cache has just stored in other pieces, which waits for the stores (9 ns).
+    cdef const grid_t* rows = &plan.rows
+    cdef const grid_t* vecs = &plan.vectors
+    cdef grid_t own_rows, own_vecs
+    cdef stack_kernel_t whole
     cdef stack_t s
     if row1 - row0 != plan.m:
-        rows = cut(row1 - row0, plan.mr)
+        own_rows = cut(row1 - row0, plan.mr)
+        rows = &own_rows
     if vec1 - vec0 != plan.width:
-        vecs = cut(vec1 - vec0, plan.nv)
-    if call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind != 0:
-        anything(plan, call, items, row0, &rows, vec0, &vecs, tail)
+        own_vecs = cut(vec1 - vec0, plan.nv)
+        vecs = &own_vecs
+    if call.cs_c != t.part or call.update != NULL or not call.store.alpha_is_one or call.store.beta_kind != 0:
+        anything(plan, call, items, row0, rows, vec0, vecs, tail)
         return
     s.a = call.a + row0 * call.rs_a * size
     s.b = call.b + vec0 * width
@@ -132,14 +139,14 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
     s.touch_a = s.touch_b = s.touch_c = 0
     s.panels, s.tail = 1, tail
-    narrow = narrow_kernel(plan, call, s.m)
+    whole = kernel_of_rows(plan, call, s.m)
     if items > 1:
         fetch_ahead(&s, size, t.part)
-    if narrow != NULL:
-        narrow(&s)
+    if whole != NULL:
+        whole(&s)
     elif vecs.panels == 1 and (items == 1 or rows.larger == 0):
-        rows_of_tiles(plan, &s, &rows, vecs.size)
+        rows_of_tiles(plan, &s, rows, vecs.size)
     elif items == 1 and rows.panels == 1:
-        wide(plan, &s, rows.size, &vecs, tail)
+        wide(plan, &s, rows.size, vecs, tail)
     else:
-        tiles(plan, &s, &rows, &vecs, tail)
+        tiles(plan, &s, rows, vecs, tail)

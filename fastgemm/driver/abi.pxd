@@ -127,6 +127,8 @@ cdef struct kernels_t:
     gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
+    stack_kernel_t whole        # rows of A, B and C are one vector, A's adjacent, a multiple of whole_rows of them
+    int whole_rows
     # C's rows are at most half a vector wide and share vectors.  Index: components of a row; NULL: not narrow enough.
     # A by rows (its columns adjacent), and by columns.
     stack_kernel_t narrow[MAX_NARROW]

@@ -1,0 +1,185 @@
+"""Small products: the kernels alone, what Python adds to them, and stacks against NumPy, on one thread.
+
+    python bench/small.py
+    python bench/small.py --dtype float64 --rounds 30
+    python bench/small.py --over 70 --require 8
+
+Three tables. `kernel` is one product of a stack whose products are all the same operands, so nothing but the kernel
+and its loop is timed; LIBXSMM, where it is installed, is called in the same way from a C loop. `matmul` is the call
+from Python with a fresh output, and `over` what that costs more than the kernel. Stacks and narrow outputs have
+operands of their own, in cache where they fit, and one output that is written to again and again.
+
+All variants of a size take turns in this one process, back and forth; the best of all rounds counts.
+--over says how many nanoseconds a call may cost more than its kernel, --require how many times NumPy's speed
+10,000 products of 8 x 8 must have: exit status 1 where that is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import progress
+import stats
+import workers
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FASTGEMM_NUM_THREADS")
+SAMPLE_SECONDS = 0.002
+REPEATED = 2000  # products of the stack that repeats one
+# M x N x K x count.
+STACKS = ((2, 2, 2, 10_000), (3, 3, 3, 10_000), (4, 4, 4, 10_000), (8, 8, 8, 10_000), (12, 12, 12, 10_000),
+          (16, 16, 16, 10_000), (32, 32, 32, 1000), (64, 64, 64, 100))  # fmt: skip
+# M x N x K x count, A transposed.
+NARROW = ((1_000_000, 4, 4, 1, False), (3136, 4, 36, 32, False), (3136, 8, 72, 32, False), (262_144, 2, 4, 1, False),
+          (262_144, 2, 2, 1, True), (262_144, 4, 4, 1, True), (100_000, 3, 3, 1, False), (100_000, 16, 16, 1, False),
+          (4, 1_000_000, 4, 1, False))  # fmt: skip
+
+Calls = dict[str, Callable[[], Any]]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--sizes", nargs="+", type=int, default=[4, 8, 16, 32, 64], metavar="N")
+    made.add_argument("--dtype", default="float32", help="element type (default float32)")
+    made.add_argument("--rounds", type=int, default=15, help="turns of every variant (default 15)")
+    made.add_argument("--over", type=float, metavar="NS", help="exit 1 where a call costs more than its kernel by this")
+    made.add_argument("--require", type=float, metavar="RATIO", help="exit 1 where the 8x8 stack is slower than this")
+    return made
+
+
+def best_of(calls: Calls, rounds: int) -> dict[str, float]:
+    """Seconds of one call of each, the best of samples taken in turn."""
+    loops = {}
+    for name, call in calls.items():
+        call()
+        start = time.perf_counter()
+        call()
+        loops[name] = max(1, min(20_000, int(SAMPLE_SECONDS / max(time.perf_counter() - start, 1e-7))))
+    best = dict.fromkeys(calls, float("inf"))
+    for turn in range(rounds):
+        for name in calls if turn % 2 else reversed(calls):
+            call, count = calls[name], loops[name]
+            turns = range(count)
+            start = time.perf_counter()
+            for _ in turns:
+                pass
+            loop = time.perf_counter() - start
+            start = time.perf_counter()
+            for _ in turns:
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start - loop) / count)
+    return best
+
+
+def singles(size: int, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
+    """Nanoseconds of one square product: the kernels, and the calls."""
+    import numpy as np
+    from numpy.lib.stride_tricks import as_strided
+
+    import fastgemm
+    from fastgemm import heuristic, registry
+    from fastgemm.plan import Plan
+    from fastgemm.problem import Problem
+
+    rng = np.random.default_rng(size)
+    a, b, c = (rng.uniform(-1, 1, (size, size)).astype(dtype) for _ in range(3))
+    repeated = [as_strided(x, (REPEATED, size, size), (0, *x.strides)) for x in (a, b, c)]
+    problem = Problem(registry.dtype(dtype).name, size, size, size, batch=REPEATED)
+    plan = Plan(problem, heuristic.config(problem))
+    matmul, numpys = fastgemm.matmul, np.matmul
+    # A closure costs as much as the call of the function in it: measured and taken off.
+    calls: Calls = {
+        "closure": lambda: None,
+        "kernel": lambda: plan.run(*repeated),
+        "matmul": lambda: matmul(a, b),
+        "matmul out=": lambda: matmul(a, b, c),
+        "np.matmul": lambda: numpys(a, b),
+    }
+    kernel = xsmm.kernel(dtype, size, size, size) if xsmm else 0
+    if kernel:
+        calls["LIBXSMM"] = lambda: xsmm.run(kernel, *repeated)
+    found = best_of(calls, rounds)
+    closure = found.pop("closure")
+    per_call = {"kernel": REPEATED, "LIBXSMM": REPEATED}
+    return {name: (seconds - closure) / per_call.get(name, 1) * 1e9 for name, seconds in found.items()}
+
+
+def stack(m: int, n: int, k: int, count: int, transposed: bool, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
+    """Seconds of one call for a stack, or for one product where the count is 1."""
+    import numpy as np
+
+    import fastgemm
+
+    rng = np.random.default_rng(m + n + k)
+    lead = (count,) if count > 1 else ()
+    a = rng.uniform(-1, 1, (*lead, k, m) if transposed else (*lead, m, k)).astype(dtype)
+    a = a.swapaxes(-1, -2) if transposed else a
+    b = rng.uniform(-1, 1, (*lead, k, n)).astype(dtype)
+    c = np.empty((*lead, m, n), dtype)
+    calls: Calls = {"fastgemm": lambda: fastgemm.matmul(a, b, c), "NumPy": lambda: np.matmul(a, b, c)}
+    kernel = xsmm.kernel(dtype, m, n, k) if xsmm and count > 1 else 0
+    if kernel:
+        calls["LIBXSMM"] = lambda: xsmm.run(kernel, a, b, c)
+    return best_of(calls, rounds)
+
+
+def stack_row(name: str, count: int, found: dict[str, float]) -> list[str]:
+    """Lay out one stack: its times and the ratios."""
+    row = [name, *(stats.duration(found[who] / count) if who in found else "-" for who in ("fastgemm", "NumPy"))]
+    row.append(stats.number(found["NumPy"] / found["fastgemm"]))
+    return [*row, stats.number(found["LIBXSMM"] / found["fastgemm"] if "LIBXSMM" in found else float("nan"))]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables; 1 when a requirement is missed."""
+    options = parser().parse_args(arguments)
+    # Before NumPy is imported: a pool of threads has no place in a call of nanoseconds.
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    import peer_libxsmm
+
+    xsmm, why = (None, "no kernels for it") if options.dtype not in peer_libxsmm.NAMES else peer_libxsmm.load()
+    print(f"{workers.machine()['cpu']}, {options.dtype}, one thread" + (f"; LIBXSMM is left out: {why}" if why else ""))
+    missed = []
+    with progress.bar("small", len(options.sizes) + len(STACKS) + len(NARROW)) as bar:
+        rows = []
+        for size in options.sizes:
+            bar.step(f"{size}x{size}")
+            ns = singles(size, options.dtype, options.rounds, xsmm)
+            over = ns["matmul"] - ns["kernel"]
+            if options.over is not None and over > options.over:
+                missed.append(f"{size}x{size}: {over:.0f} ns over the kernel, {options.over:.0f} allowed")
+            shown = [ns["kernel"], ns.get("LIBXSMM", float("nan"))]
+            calls = [ns["matmul"], over, ns["matmul out="], ns["np.matmul"]]
+            rows.append([f"{size}x{size}", *(stats.number(x, 1) for x in shown), *(stats.number(x, 0) for x in calls)])
+        head = ["ns", "kernel", "LIBXSMM", "matmul", "over", "matmul out=", "np.matmul"]
+        print("\n" + stats.table(head, rows))
+        rows = []
+        for m, n, k, count in STACKS:
+            bar.step(f"{count} of {m}x{n}x{k}")
+            found = stack(m, n, k, count, False, options.dtype, options.rounds, xsmm)
+            rows.append(stack_row(f"{count} of {m}x{n}x{k}", count, found))
+            ratio = found["NumPy"] / found["fastgemm"]
+            if options.require is not None and (m, n, k) == (8, 8, 8) and ratio < options.require:
+                missed.append(f"{count} of 8x8x8: {ratio:.2f} times NumPy, {options.require:.2f} wanted")
+        head = ["stack, a product", "fastgemm", "NumPy", "times NumPy", "times LIBXSMM"]
+        print("\n" + stats.table(head, rows))
+        rows = []
+        for m, n, k, count, transposed in NARROW:
+            name = f"{m}x{n}x{k}" + (f" by {count}" if count > 1 else "") + (", A.T" if transposed else "")
+            bar.step(name)
+            found = stack(m, n, k, count, transposed, options.dtype, options.rounds, None)
+            rows.append(stack_row(name, 1, found)[:4])
+        print("\n" + stats.table(["narrow outputs", "fastgemm", "NumPy", "times NumPy"], rows))
+    for line in missed:
+        print(f"REQUIREMENT MISSED: {line}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
