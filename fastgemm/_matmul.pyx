@@ -464,6 +464,42 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     return run(x1, x2, **keywords)
 
 
+cdef extern from *:
+    """
+    /* A call with two or three positional arguments goes to `fast` without a look at matmul's eight keywords, whose
+       defaults cost 15 ns to hand over.  Whatever it leaves (None) goes the way that Cython has made. */
+    typedef PyObject *(*fg_product_t)(PyObject *, PyObject *, PyObject *);
+    static fg_product_t fg_product;
+    static vectorcallfunc fg_general;
+    static PyObject *fg_matmul(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+        Py_ssize_t n = PyVectorcall_NARGS(flags);
+        if ((n == 2 || n == 3) && names == NULL) {
+            PyObject *done = fg_product(args[0], args[1], n == 3 ? args[2] : Py_None);
+            if (done != Py_None) return done;
+            Py_DECREF(done);
+        }
+        return fg_general(self, args, flags, names);
+    }
+    static void fg_shorten(PyObject *function, fg_product_t product) {
+        PyCFunctionObject *f = (PyCFunctionObject *)function;
+        if (Py_TYPE(function)->tp_vectorcall_offset != offsetof(PyCFunctionObject, vectorcall) || f->vectorcall == NULL)
+            return;
+        fg_product = product;
+        fg_general = f->vectorcall;
+        f->vectorcall = fg_matmul;
+    }
+    """
+    ctypedef object (*fg_product_t)(object, object, object)
+    void fg_shorten(object, fg_product_t)
+
+
+cdef object product(object x1, object x2, object out):
+    return fast(x1, x2, out) if READY else None
+
+
+fg_shorten(matmul, product)
+
+
 def _look_like_a_ufunc():
     for name in ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature", "reduce", "accumulate",
                  "reduceat", "outer", "at", "resolve_dtypes", "__signature__"):

@@ -116,7 +116,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t size = t.real_bytes, width = t.length * size
     cdef int tail = plan.tail if vec1 == plan.width else t.length
-    # By address: a copy would load what the plan cache has just stored in other pieces, which waits for the stores (9 ns).
+    # By address: a copy loads what the plan cache has just stored in other pieces, and waits for the stores (9 ns).
     cdef const grid_t* rows = &plan.rows
     cdef const grid_t* vecs = &plan.vectors
     cdef grid_t own_rows, own_vecs
