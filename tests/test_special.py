@@ -108,16 +108,15 @@ def test_every_tier_and_longer_vectors(isa: str, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("isa", [tier.name for tier in kernels.runnable()])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_rows_that_share_a_vector(isa: str, batch: int, cache: Path) -> None:
+def test_rows_that_share_a_vector(isa: str, cache: Path) -> None:
     tier = registry.isa(isa)
-    sizes = [(m, n, k) for m in (1, 2, 4, 19) for n in (2, 3, 4, 7) for k in (1, 3, 4, 9)]
+    sizes = [(m, n, k) for m in (1, 4, 19) for n in (2, 3, 4, 7) for k in (1, 3, 9)]
     shapes = [Special(dt.name, *size) for dt in filter(registry.is_small, registry.DTYPES) for size in sizes]
-    shapes = [shape for shape in shapes if shape.narrow(tier)]
+    shapes = [shape for shape in shapes if shape.narrow(tier)][::2]
     assert shapes
     made = building.make(shapes, isa, narrow=True)
-    for shape in shapes:
-        problem = problem_of(shape, batch)
+    for at, shape in enumerate(shapes):
+        problem = problem_of(shape, 1 + at % 3)
         plan = Plan(problem, specialise.single(heuristic.config(problem, tier)).replace(special=made))
         assert plan.special
         a, b = operands(problem)

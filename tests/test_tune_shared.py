@@ -65,10 +65,10 @@ def trials_in(url: str) -> list[optuna.trial.FrozenTrial]:
 @pytest.mark.parametrize("name", ["study.log", "study.db"])
 def test_a_study_goes_on(tmp_path: Path, name: str) -> None:
     url = str(tmp_path / name)
-    first = searched(url, 15)
+    first = searched(url, 13)
     told = len(trials_in(url))
-    assert told >= 15
-    second = searched(url, 8)
+    assert told >= 13
+    second = searched(url, 5)
     # The best of before is measured again, here, so that it can win this final too.
     assert first.ranking()[0] in second.results
     assert len(trials_in(url)) > told
@@ -98,10 +98,9 @@ def test_only_a_strategy_with_studies_takes_a_storage(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("name", ["study.log", "study.db"])
-def test_processes_share_a_study_and_a_database(tmp_path: Path, name: str) -> None:
+def test_processes_share_a_study_and_a_database(tmp_path: Path) -> None:
     """Three tuners at the same problem, and each at one of its own: nothing is lost."""
-    path, url = tmp_path / "tuning.json", tmp_path / name
+    path, url = tmp_path / "tuning.json", tmp_path / "study.log"
     common = ("--threads", 1, "--trials", 4, "--strategy", "tpe", "--storage", url, "--db", path, "--quiet")
     tuners = [start("--shapes", "40x40x40", f"{m}x40x40", *common) for m in (41, 42, 43)]
     for tuner in tuners:
@@ -156,7 +155,7 @@ def test_tuners_at_one_database_lose_no_record(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_kill_at_any_moment_loses_the_one_in_progress_at_most(tmp_path: Path, seed: int) -> None:
     """What the killed process has said to be stored is stored, whole, and another tuner goes on with the file."""
     path = tmp_path / "tuning.json"
@@ -182,7 +181,7 @@ def test_a_kill_at_any_moment_loses_the_one_in_progress_at_most(tmp_path: Path, 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("delay", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_a_killed_tuner_keeps_what_it_finished_and_resumes(tmp_path: Path, delay: float) -> None:
     """For real: the command dies while it measures, and so does its worker; the next run skips what is done."""
     path = tmp_path / "tuning.json"

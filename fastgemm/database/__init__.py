@@ -11,6 +11,10 @@ A file holds groups of records.  A group names the CPU key and the kernel set th
 measured with, and only the groups of this CPU and this build are used, so one file can
 serve several machines and survive an upgrade.
 
+There are no records for a whole ISA tier.  What is confirmed on one CPU need not hold on another of the tier: blocks
+follow cache sizes, packing the second-level cache, teams the number of cores, and a record promises never to be slower
+than the heuristic, which has just these numbers of the CPU at hand.  A record without them could promise nothing.
+
 Files are data from outside.  Every field is checked before a record is used; what does
 not pass is left out with one `DatabaseWarning` a file, and never stops a computation.
 `load` keeps no state: whoever calls it keeps the result.
