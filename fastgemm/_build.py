@@ -69,7 +69,8 @@ SPECIAL_FLAGS = [
 ]
 # What kernel modules include.
 KERNEL_SOURCES = (
-    "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd"
+    "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
+    "kernels/transpose.pxd",
 )
 DIRECTIVES = {
     "language_level": 3,
