@@ -109,6 +109,7 @@ def test_shared_out_columns() -> None:
     assert np.array_equal(out, np.matmul(a, b))
 
 
+@pytest.mark.skipif(not _team.openmp, reason="built without OpenMP")
 def test_count_is_set_and_restored() -> None:
     start = fastgemm.get_num_threads()
     assert isinstance(start, int)
