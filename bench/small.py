@@ -29,7 +29,7 @@ import workers
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FASTGEMM_NUM_THREADS")
 SAMPLE_SECONDS = 0.002
-REPEATED = 2000  # products of the stack that repeats one
+REPEATED = 20_000  # products of the stack that repeats one, so that the call of the plan does not count
 # M x N x K x count.
 STACKS = ((2, 2, 2, 10_000), (3, 3, 3, 10_000), (4, 4, 4, 10_000), (8, 8, 8, 10_000), (12, 12, 12, 10_000),
           (16, 16, 16, 10_000), (32, 32, 32, 1000), (64, 64, 64, 100))  # fmt: skip
