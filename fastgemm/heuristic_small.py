@@ -5,6 +5,7 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * narrow rows of C (half a vector at most): 3136 x 8 x 72 1.7, 3136 x 4 x 512 2.0, 1000000 x 4 x 4 3.3, 262144 x 2 x 2
   with A transposed 6.8, 10000 x 2 x 1000 1.2, f64 10000 x 4 x 500 1.2, c64 100000 x 4 x 4 2.8;
 * stacks: 8^3 3.9, 12^3 1.2, 16^3 1.15, 32^3 1.1, 64^3 1.0; f64 8^3 1.4, 16^3 1.2; c64 8^3 1.3;
+* stacks of transposed B, copied item by item, times gemm's: 8^3 3.0, 16^3 1.65, 64^3 1.15; f64 8^3 2.0, c64 8^3 1.6;
 * few steps of k: 100000 x 16 x 16 1.1, 4 x 1000000 x 4 1.15, 100000 x 64 x 64 0.94, 16 x 100000 x 16 0.94.
 """
 
@@ -40,7 +41,8 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
         return None
     best = min(registry.tiles(problem.row, tier), key=lambda tile: _cycles(problem, tier, *tile))
     split, threads = _team(problem, tier)
-    found = Config("small", tier.name, *best, split=split, threads=threads)
+    pack = "none" if problem.layout[1] == "n" else "b"
+    found = Config("small", tier.name, *best, pack=pack, split=split, threads=threads)
     return found if found.misfit(problem) is None else None
 
 
@@ -56,8 +58,10 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
 
 def _takes(problem: Problem, tier: registry.Isa) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if problem.layout[1] != "n" or m == 1 or n == 1 or k > MAX_SMALL_K:
+    if m == 1 or n == 1 or k > MAX_SMALL_K:
         return False
+    if problem.layout[1] != "n":
+        return problem.batch > 1 and max(m, n, k) <= SMALL
     if is_narrow(problem, tier):
         return True
     if problem.batch > 1:
@@ -69,6 +73,9 @@ def _takes(problem: Problem, tier: registry.Isa) -> bool:
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     if problem.threads == 1 or problem.flops < TEAM_FLOPS:
         return "n", 1
+    if problem.layout[1] != "n":
+        # Each thread copies the B of its own products.
+        return "batch", min(problem.threads, problem.batch)
     vectors = -(-problem.n // registry.lanes(problem.row, tier))
     for split, size in (("batch", problem.batch), ("m", problem.m // 4), ("n", vectors)):
         if size >= problem.threads and not (split == "batch" and problem.batch == 1):

@@ -18,6 +18,7 @@ MAX_THREADS = 1024
 MAX_WORKSPACE = 32 << 20
 MAX_PARTIAL = 1 << 20
 MAX_SMALL_K = 1024
+MAX_TURNED = 32 << 10
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
@@ -224,10 +225,15 @@ class Config:
         elif self.family == "small":
             if not registry.is_small(dt):
                 return f"small has no kernels for {dt.name}"
-            if self.pack != "none":
-                return "small packs nothing"
-            if problem.layout[1] != "n" and problem.n > 1:
-                return "small reads B in place: its columns must be adjacent in memory"
+            if self.pack == "ab":
+                return "small packs no A"
+            if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
+                return "B must be packed: its columns are not adjacent in memory"
+            vectors = -(-problem.n // registry.lanes(dt, tier))
+            if self.pack == "b" and vectors * tier.vector_bytes * problem.k > MAX_TURNED:
+                return f"small copies a B of at most {MAX_TURNED >> 10} KiB"
+            if self.pack == "b" and self.threads > 1 and self.split != "batch":
+                return "small copies B for whole products"
             if problem.k > MAX_SMALL_K:
                 return f"small does not cut k: at most {MAX_SMALL_K}"
             if self.split == "k":

@@ -279,6 +279,28 @@ def test_small_stacks(dt: registry.DType, tier: registry.Isa, threads: int) -> N
             assert np.array_equal(out, np.einsum("bik,bkj->bij", left, right)), (m, n, k, split)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dt", "tier"), small_tiers())
+def test_small_turned(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+    """Stacks whose B has no adjacent columns: transposed and strided, into outputs with and without gaps."""
+    mr, nr = registry.tiles(dt, tier)[0]
+    lanes = registry.lanes(dt, tier)
+    sizes = [(8, 8, 8), (3, 2, 5), (5, 3, 1), (mr + 1, nr + 1, lanes + 1), (2, lanes + 1, 2 * lanes), (9, 4, 33)]
+    for m, n, k in sizes:
+        a, b = integers((5, m, k), dt.numpy, 1), integers((5, k, n), dt.numpy, 2)
+        want = np.einsum("bik,bkj->bij", a, b)
+        sea = np.full((5, n, 2 * k + 3), np.nan, dt.numpy)
+        for view, letter in ((sea[:, :, 1 : k + 1], "t"), (sea[:, :, 1 : 2 * k + 1 : 2], "g")):
+            turned = view.swapaxes(1, 2)
+            turned[...] = b
+            problem = Problem(dt.name, m, n, k, batch=5, layout="n" + letter, threads=2)
+            config = Config("small", tier.name, mr, nr, pack="b", split="batch", threads=threads)
+            assert config.misfit(problem) is None
+            for out in (np.zeros((5, m, n), dt.numpy), np.zeros((5, m, 2 * n), dt.numpy)[:, :, ::2]):
+                assert np.array_equal(Plan(problem, config).run(a, turned, out), want), (m, n, k, letter)
+            sea[...] = np.nan
+
+
 @pytest.mark.parametrize(("dt", "tier"), small_tiers())
 def test_small_has_the_bits_of_gemm(dt: registry.DType, tier: registry.Isa) -> None:
     """One order of summation, whichever kernel takes a product: `out` and its strides choose among them."""

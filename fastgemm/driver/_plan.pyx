@@ -60,7 +60,7 @@ def add_kernels(int level, object capsule):
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
         if s.whole != NULL:
-            t.whole, t.whole_rows = s.whole, s.whole_rows
+            t.whole, t.whole_rows, t.turn = s.whole, s.whole_rows, s.turn
         for i in range(MAX_NARROW):
             if s.narrow[i] != NULL:
                 t.narrow[i] = s.narrow[i]

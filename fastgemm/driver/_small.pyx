@@ -12,8 +12,9 @@ from fastgemm.driver._loops cimport macrokernel
 from fastgemm.driver.structs cimport call_t, cut, grid_t, plan_t
 
 cdef enum:
+    MAX_TURNED = 32 << 10  # bytes of a copied B, as `fastgemm.problem.MAX_TURNED`
     FETCHED = 1 << 10     # bytes of an operand of one item up to which it is fetched by hand; 4 KiB: 32^3 f32 -15 %
-    AHEAD = 2 << 10       # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
+    AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
 
 
 cdef inline Py_ssize_t touched(Py_ssize_t step, Py_ssize_t bytes) noexcept nogil:
@@ -110,6 +111,26 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
     return t.narrow_columns[n] if call.rs_a == t.part and m >= t.length else NULL
 
 
+cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                 Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
+    # Products whose B has no adjacent columns: it is copied, item by item, into memory that stays in L1.
+    cdef const kernels_t* t = plan.kernels
+    cdef char space[MAX_TURNED]
+    cdef call_t item = call[0]
+    cdef const char* b = call.b
+    cdef Py_ssize_t _i
+    item.b, item.rs_b, item.cs_b = space, plan.width * t.length, t.part
+    for _i in range(items):
+        if t.turn != NULL and call.rs_b == t.part:
+            t.turn(plan.k, plan.n, b, call.cs_b, space, item.rs_b)
+        else:
+            t.pack_b(plan.k, plan.n * t.part, plan.width, b, call.rs_b, call.cs_b, space, NULL, 0)
+        small(plan, &item, 1, row0, row1, vec0, vec1)
+        b += call.step_b
+        item.a += call.step_a
+        item.c += call.step_c
+
+
 cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
                 Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
     # Rows row0 : row1 and vectors vec0 : vec1 of `items` products.
@@ -122,6 +143,9 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef grid_t own_rows, own_vecs
     cdef stack_kernel_t whole
     cdef stack_t s
+    if plan.pack_b and call.cs_b != t.part:
+        turned(plan, call, items, row0, row1, vec0, vec1)
+        return
     if row1 - row0 != plan.m:
         own_rows = cut(row1 - row0, plan.mr)
         rows = &own_rows

@@ -103,6 +103,10 @@ cdef struct stack_t:
 # as a gemm microkernel's does: the bits are the same.
 ctypedef void (*stack_kernel_t)(const stack_t* stack) noexcept nogil
 
+# A copy of B (k x n), whose rows are adjacent and whose columns lie `cs` apart, with rows of whole vectors.
+ctypedef void (*turn_t)(
+    Py_ssize_t k, Py_ssize_t n, const void* b, Py_ssize_t cs, void* out, Py_ssize_t rs) noexcept nogil
+
 # A register-only loop of `rounds` times `accumulators` multiply-adds; returns their sum.
 ctypedef double (*peak_t)(Py_ssize_t rounds) noexcept nogil
 
@@ -127,6 +131,7 @@ cdef struct kernels_t:
     gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
+    turn_t turn                 # real types only
     stack_kernel_t whole        # rows of A, B and C are one vector, A's adjacent, a multiple of whole_rows of them
     int whole_rows
     # C's rows are at most half a vector wide and share vectors.  Index: components of a row; NULL: not narrow enough.

@@ -145,10 +145,11 @@ class Space:
         value = {name: self.values[name][index] for name, index in point.items()}
         kernel, team, pack = value["kernel"], value["team"], value["pack"]
         if kernel.family != "gemm":
-            # The other families pack nothing and have no blocks: one point stands for all.
+            # The other families have one way to pack and no blocks: one point stands for all.
             if any(point[name] != index for name, index in self._rest.items()):
                 return None
-            pack = "none"
+            turned = kernel.family == "small" and self.problem.layout[1] != "n" and self.problem.n > 1
+            pack = "b" if turned else "none"
         blocks = {name: value[name] for name in ORDERED}
         if any(size not in self._sizes[name, team] for name, size in blocks.items()):
             return None
