@@ -241,3 +241,17 @@ def test_stack_whose_products_share_one_side(shape: tuple[int, ...], char: str) 
             with fastgemm.threads(threads):
                 assert np.array_equal(fastgemm.matmul(a, b), want)
                 assert np.array_equal(fastgemm.matmul(b.T, a.swapaxes(1, 2)), want.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("char", FLOATS)
+def test_narrow_rows_side_by_side(char: str) -> None:
+    """A few columns whose rows follow each other: several of them lie in one vector, at any address."""
+    for columns in (1, 2, 3, 4, 8, 16, 17):
+        for k in (1, 7, 8, 16, 17, 31, 33, 130):
+            room, x = integers((k * columns + 1,), char, columns), integers((k,), char, k)
+            for shift in (0, 1):
+                b = room[shift : shift + k * columns].reshape(k, columns)
+                want = np.matmul(x, b)
+                assert np.array_equal(fastgemm.matmul(x, b), want)
+                assert np.array_equal(fastgemm.matmul(b.T, x), want)
+                assert np.array_equal(fastgemm.gemm(x[None], b, want[None], beta=1)[0], want + want)

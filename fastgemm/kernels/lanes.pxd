@@ -26,6 +26,17 @@ cdef extern from *:
     static inline order64 load_order64(const long long *p) { return *(const order64 *)p; }
     static inline vf32 pick_f32(vf32 v, order32 from) { return __builtin_shuffle(v, from); }
     static inline vf64 pick_f64(vf64 v, order64 from) { return __builtin_shuffle(v, from); }
+    /* Lanes at, at + 1, ... of v, each `width` times; both are constants where this is called. */
+    static inline vf32 spread_f32(vf32 v, int width, int at) {
+        order32 from = {0};
+        for (int i = 0; i < (int)(sizeof v / 4); i++) from[i] = at + i / width;
+        return pick_f32(v, from);
+    }
+    static inline vf64 spread_f64(vf64 v, int width, int at) {
+        order64 from = {0};
+        for (int i = 0; i < (int)(sizeof v / 8); i++) from[i] = at + i / width;
+        return pick_f64(v, from);
+    }
 
     /* The lower, or the upper, halves of two vectors in turns: a0 b0 a1 b1 ... */
     #if FASTGEMM_VECTOR_BYTES == 64
@@ -162,6 +173,8 @@ cdef extern from *:
     ctypedef long long order64
     order32 load_order32(const int*) nogil
     order64 load_order64(const long long*) nogil
+    vf32 spread_f32(vf32, int, int) nogil
+    vf64 spread_f64(vf64, int, int) nogil
     vf32 pick_f32(vf32, order32) nogil
     vf64 pick_f64(vf64, order64) nogil
     vf32 low_f32(vf32, vf32) nogil
