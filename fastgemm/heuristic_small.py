@@ -5,7 +5,7 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * narrow rows of C (half a vector at most): 3136 x 8 x 72 1.7, 3136 x 4 x 512 2.0, 1000000 x 4 x 4 3.3, 262144 x 2 x 2
   with A transposed 6.8, 10000 x 2 x 1000 1.2, f64 10000 x 4 x 500 1.2, c64 100000 x 4 x 4 2.8;
 * stacks: 8^3 3.9, 12^3 1.2, 16^3 1.15, 32^3 1.1, 64^3 1.0; f64 8^3 1.4, 16^3 1.2; c64 8^3 1.3;
-* stacks of transposed B, copied item by item, times gemm's: 8^3 3.0, 16^3 1.65, 64^3 1.15; f64 8^3 2.0, c64 8^3 1.6;
+* stacks of transposed B, copied item by item, times gemm's: 8^3 3.4, 16^3 1.35, from 32^3 on 1.0; f64 8^3 2.0;
 * few steps of k: 100000 x 16 x 16 1.1, 4 x 1000000 x 4 1.15, 100000 x 64 x 64 0.94, 16 x 100000 x 16 0.94.
 """
 
