@@ -15,24 +15,25 @@ Nothing outside this folder imports it.  It needs more than NumPy:
 
 One idea a module:
 
-============== =======================================================================
-``shapes``     what to tune: the command line's shapes, CSV files, logs of untuned calls
-``space``      which configurations there are for a problem, and which are next to which
-``measure``    `Measurement`, what a runner is, and the one that replays a table
-``live``       the runner that times kernels in a worker process, and watches it
-``worker``     that process: it runs candidates, checks and times them
-``compare``    the paired final that a record must win
-``journal``    the log of finished problems beside the database
-``storage``    Optuna's storages: studies that other processes go on with
-``driver``     budget, cache of measurements, one problem from start to record
-``specialise`` kernels for single small shapes, judged and recorded
-``compile``    the compiler that makes them, into the user's cache
-``db``         the command for database files: show, check, merge, export, prune
-``recheck``    whether the gains of a database hold, in fresh processes
-``report``     progress and the table at the end
-``chronicle``  the report that stays: Markdown and plots
-``words``      times, configurations and problems in a few words
-``session``    a run of the command: many problems, one budget, what is kept
-``strategies`` one file each, found by looking into the folder
-============== =======================================================================
+================ =======================================================================
+``shapes``       what to tune: the command line's shapes, CSV files, logs of untuned calls
+``space``        which configurations there are for a problem, and which are next to which
+``search_space`` what any space is to a strategy: points, moves, coordinates
+``measure``      `Measurement`, what a runner is, and the one that replays a table
+``live``         the runner that times kernels in a worker process, and watches it
+``worker``       that process: it runs candidates, checks and times them
+``compare``      the paired final that a record must win
+``journal``      the log of finished problems beside the database
+``storage``      Optuna's storages: studies that other processes go on with
+``driver``       budget, cache of measurements, one problem from start to record
+``specialise``   kernels for single small shapes, judged and recorded
+``compile``      the compiler that makes them, into the user's cache
+``db``           the command for database files: show, check, merge, export, prune
+``recheck``      whether the gains of a database hold, in fresh processes
+``report``       progress and the table at the end
+``chronicle``    the report that stays: Markdown and plots
+``words``        times, configurations and problems in a few words
+``session``      a run of the command: many problems, one budget, what is kept
+``strategies``   one file each, found by looking into the folder
+================ =======================================================================
 """

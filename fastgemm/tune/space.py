@@ -18,12 +18,12 @@ rows with a packed B, so these two have few values.
 from __future__ import annotations
 
 import itertools
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .. import registry
 from ..problem import Config, Problem
+from .search_space import Point, SearchSpace
 
 # Rows of A that stay in L2.  60 to 128 rows are best with KC = 1024 and the curve is flat there;
 # 240 serves shallow K, where 120 rows leave L2 nearly empty.
@@ -55,11 +55,7 @@ class Team(NamedTuple):
     split: str
 
 
-Point = dict[str, int]
-"""An index into the values of every coordinate."""
-
-
-class Space:
+class Space(SearchSpace[Config]):
     """Every configuration for a problem on a tier, those of equal effect once.
 
     Parameters
@@ -99,6 +95,14 @@ class Space:
             "team": teams,
             **{name: tuple(sorted(set().union(*by_team.values()))) for name, by_team in blocks.items()},
         }
+        self.ordered = frozenset(ORDERED)
+        # To any value of an unordered coordinate; down and up one value of an ordered one.
+        self._moves = [
+            (name, to)
+            for name, values in self.values.items()
+            for to in ((-1, 1) if name in ORDERED else range(len(values)))
+        ]
+        self.moves = len(self._moves)
         self._rest = self._resting()
         grid = (self._point(indices) for indices in itertools.product(*(range(len(v)) for v in self.values.values())))
         self._points = {config: point for point in grid if (config := self.decode(point)) is not None}
@@ -110,31 +114,24 @@ class Space:
     def __contains__(self, config: object) -> bool:
         return config in self._points
 
-    def all(self) -> Iterator[Config]:
-        """Every configuration, the start first."""
-        return iter(self._configs)
+    def __getitem__(self, index: int) -> Config:
+        return self._configs[index]
 
-    def sample(self, rng: random.Random) -> Config:
-        """Return one configuration, each as likely as any other."""
-        return rng.choice(self._configs)
+    def move(self, config: Config, number: int) -> Config | None:
+        """Return another kernel, pack or team, or the next block size; None where that leads nowhere.
 
-    def neighbours(self, config: Config) -> list[Config]:
-        """Configurations one step away: another kernel, pack or team, or the next block size.
-
-        The relation is symmetric.
+        Every move can be undone.
         """
         here = self._points[config]
-        team = self.values["team"][here["team"]]
-        near = []
-        for name, values in self.values.items():
-            if name in ORDERED:
-                sizes = self._sizes[name, team]
-                at = sizes.index(values[here[name]])
-                steps = [values.index(size) for size in (*sizes[max(at - 1, 0) : at], *sizes[at + 1 : at + 2])]
-            else:
-                steps = [index for index in range(len(values)) if index != here[name]]
-            near += [self.decode({**here, name: index}) for index in steps]
-        return [other for other in near if other is not None]
+        name, to = self._moves[number]
+        if name in ORDERED:
+            values = self.values[name]
+            sizes = self._sizes[name, self.values["team"][here["team"]]]
+            at = sizes.index(values[here[name]]) + to
+            if not 0 <= at < len(sizes):
+                return None
+            to = values.index(sizes[at])
+        return None if to == here[name] else self.decode({**here, name: to})
 
     def encode(self, config: Config) -> Point:
         """Return the coordinates of a configuration of this space."""

@@ -16,6 +16,8 @@ budget is used up or the last `driver.PATIENCE` proposals were all known.
 A strategy that keeps what it learns in one of Optuna's storages says ``STUDIES = True``, and its search takes the
 storage as a third argument.
 
+What a strategy may ask of a space is `search_space.SearchSpace`.
+
 ``TRIALS`` is how many measurements a strategy is given when the user does not say; None
 means as many as it asks for.  The first line of the module's docstring is its help.
 """
@@ -28,12 +30,11 @@ import importlib
 import random
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...problem import Config
-from ..space import Space
+from ..search_space import SearchSpace
 
-Search = Generator[list[Config], list[float], None]
+Search = Generator[list[Any], list[float], None]
 
 
 class StorageError(Exception):
@@ -44,7 +45,7 @@ class Strategy(NamedTuple):
     """A strategy's name, its generator function, and its number of trials by default."""
 
     name: str
-    search: Callable[[Space, random.Random], Search]
+    search: Callable[[SearchSpace[Any], random.Random], Search]
     trials: int | None
 
 

@@ -7,16 +7,15 @@ within 10 % of the best, forty draws find one of those with near certainty.
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
-from ..space import Space
+from ..search_space import SearchSpace
 from . import Search
 
 TRIALS = 48
 
 
-def search(space: Space, rng: Random) -> Search:
+def search(space: SearchSpace[Any], rng: Random) -> Search:
     """Propose every configuration once, in random order."""
-    configs = list(space.all())
-    rng.shuffle(configs)
-    for config in configs:
+    for config in space.shuffled(rng):
         yield [config]

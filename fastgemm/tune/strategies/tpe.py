@@ -15,7 +15,8 @@ from optuna.trial import TrialState
 
 from ...problem import Config
 from .. import storage as studies
-from ..space import ORDERED, Point, Space
+from ..search_space import Point
+from ..space import Space
 from . import Search
 
 TRIALS = 48
@@ -91,7 +92,7 @@ def _carried(study: optuna.Study, space: Space) -> list[Config]:
 def _suggest(trial: optuna.Trial, space: Space) -> Point:
     point: Point = {}
     for name, values in space.values.items():
-        if name in ORDERED:
+        if name in space.ordered:
             point[name] = trial.suggest_int(name, 0, len(values) - 1)
         else:
             point[name] = trial.suggest_categorical(name, range(len(values)))
