@@ -56,7 +56,7 @@ NUMPY_MACROS = [
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
-DRIVER = ("fastgemm.driver._loops", "fastgemm.driver._small", "fastgemm.driver._team", "fastgemm.driver._plan")
+DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
 RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction")
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)

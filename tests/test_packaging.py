@@ -74,7 +74,7 @@ def names(command: Any) -> set[str]:
     return {ext.name for ext in command.extensions}
 
 
-DRIVER = {"fastgemm.driver._loops", "fastgemm.driver._small", "fastgemm.driver._team", "fastgemm.driver._plan"}
+DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan")}
 RUNTIME = {"fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", *DRIVER}
 
 

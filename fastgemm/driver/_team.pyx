@@ -8,9 +8,11 @@ from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
     FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share, special_takes,
 )
+from fastgemm.driver.pieces cimport fg_take
+from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
-    fg_is_orphan, fg_rest, fg_resting, fg_rests, fg_take, fg_team, fg_team_close, fg_team_done, fg_team_open,
+    fg_is_orphan, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_done, fg_team_open,
     fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
 )
 
@@ -161,7 +163,8 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
     cdef fg_team team
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = threads * plan.c_bytes
-    cdef Py_ssize_t taken = 0, total = threads if plan.split == SPLIT_K else plan.units * plan.batch, done
+    cdef Py_ssize_t taken = 0, halves = symmetric_pieces(plan, call), done
+    cdef Py_ssize_t total = threads if plan.split == SPLIT_K else halves if halves else plan.units * plan.batch
     cdef int id, size
     cdef char* space
     cdef char* callers = NULL
@@ -184,6 +187,8 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         if space != NULL or bytes == 0:
             if plan.split == SPLIT_K:
                 done = member_sums(plan, call, space, callers + bytes, &taken, threads)
+            elif halves:
+                done = symmetric_runs(plan, call, space, &taken, halves)
             else:
                 done = member_runs(plan, call, space, &taken, size)
         if id == 0:
@@ -199,6 +204,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
 cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = plan.threads * plan.c_bytes
+    cdef Py_ssize_t taken = 0, halves = symmetric_pieces(plan, call)
     cdef char* space = NULL
     cdef int part
     if plan.family == FAMILY_SMALL:
@@ -217,6 +223,8 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
         for part in range(plan.threads):
             part_of_k(plan, call, space, space + bytes, part, plan.threads)
         sum_of_parts(plan, call, space + bytes, plan.threads, 0, plan.m)
+    elif halves:
+        symmetric_runs(plan, call, space, &taken, halves)
     else:
         piece(plan, call, 0, plan.units * plan.batch, space)
     return 0
