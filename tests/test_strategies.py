@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 import random
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from fastgemm import registry
 from fastgemm.problem import Config, Problem
+from fastgemm.tune import strategies
+from fastgemm.tune.networks import ActorCritic, Adam
 from fastgemm.tune.search_space import LISTED, Point, SearchSpace
 from fastgemm.tune.space import Space
+from fastgemm.tune.strategies import gbfs, na2c
 
 
 class Dot(NamedTuple):
@@ -139,3 +145,137 @@ def test_a_mutation_is_another_point(space: SearchSpace) -> None:
         other = space.mutate(config, rng)
         assert other in space
         assert other != config
+
+
+# ---- networks
+
+
+def test_the_gradient_of_actor_and_critic_is_that_of_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    net = ActorCritic(3, 4, rng, hidden=5)
+    states, actions, rewards = rng.normal(size=(6, 3)), rng.integers(0, 4, 6), rng.normal(size=6)
+    advantage = rewards - net.forward(states)[2]
+    gradient = net.gradient(states, actions, rewards)
+    for name, array in net.weights.items():
+        for at in np.ndindex(array.shape):
+            was, losses = array[at], []
+            for step in (1e-6, -1e-6):
+                array[at] = was + step
+                losses.append(net.loss(states, actions, advantage, rewards))
+            array[at] = was
+            assert gradient[name][at] == pytest.approx((losses[0] - losses[1]) / 2e-6, abs=1e-6)
+
+
+def test_the_actor_learns_which_move_pays() -> None:
+    """With the advantage's sign the wrong way round, the move that pays would die out."""
+    rng = np.random.default_rng(1)
+    net = ActorCritic(2, 3, rng)
+    adam = Adam(net.weights, 1e-2)
+    state = np.ones((1, 2))
+    for _ in range(300):
+        action = rng.choice(3, p=net.forward(state)[1][0])
+        adam.step(net.gradient(state, np.array([action]), np.array([1.0 if action == 1 else 0.2])))
+    assert net.forward(state)[1][0, 1] > 0.9
+
+
+# ---- strategies
+
+
+def bowl(dot: Dot) -> float:
+    """One valley at (11, 9), in one colour."""
+    return 1 + 0.02 * ((dot.x - 11) ** 2 + (dot.y - 9) ** 2) + 0.3 * dot.colour
+
+
+def rugged(dot: Dot) -> float:
+    """The bowl with ripples that make local optima, and failures strewn in."""
+    if (5 * dot.x + 3 * dot.y + dot.colour) % 11 == 4:
+        return math.inf
+    return bowl(dot) + 0.15 * ((dot.x * 7 + dot.y * 3) % 4)
+
+
+def run(name: str, space: SearchSpace, cost: Callable[[Any], float], budget: int, seed: int = 0) -> dict[Any, float]:
+    """What a strategy measures within a budget, in order."""
+    return measured(strategies.load(name).search(space, random.Random(seed)), space, cost, budget)
+
+
+def measured(proposals: Any, space: SearchSpace, cost: Callable[[Any], float], budget: int) -> dict[Any, float]:
+    """What is measured until the budget is used up; known points may be asked for again, but not for ever."""
+    found: dict[Any, float] = {}
+    asked = 0
+    try:
+        configs = next(proposals)
+        while len(found) < budget and asked < 50 * budget:
+            asked += 1
+            for config in configs:
+                assert config in space
+                found[config] = cost(config)
+            configs = proposals.send([found[config] for config in configs])
+    except StopIteration:
+        pass
+    finally:
+        proposals.close()
+    return found
+
+
+# Those that work on any space, and that find a valley rather than list what there is.
+GENERAL = sorted({*strategies.names()} - {"tpe", "model"})
+SEARCHES = [name for name in GENERAL if name not in ("exhaustive", "random")]
+
+
+@pytest.mark.parametrize("cost", [bowl, rugged])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_finds_the_valley(name: str, cost: Callable[[Dot], float]) -> None:
+    """With a third of the space seen, the median of five seeds is among the best 3 in 100."""
+    grid = Grid()
+    ranked = sorted(cost(dot) for dot in grid.all())
+    ends = sorted(min(run(name, grid, cost, 160, seed).values()) for seed in range(5))
+    assert ends[2] <= ranked[len(ranked) * 3 // 100]
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_search_repeats_itself_with_its_seed(name: str) -> None:
+    one, other = (list(run(name, Grid(), rugged, 40, seed=7)) for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.parametrize("cost", [bowl, lambda dot: math.inf, lambda dot: 1.0], ids=["bowl", "failures", "flat"])
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_search_ends_when_there_is_nothing_new(name: str, cost: Callable[[Dot], float]) -> None:
+    small = Grid(4, 2)
+    assert 1 < len(run(name, small, cost, 1000)) <= len(small)
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_space_of_one_point_is_searched_at_once(name: str) -> None:
+    class Single(Grid):
+        def __init__(self) -> None:
+            super().__init__(1, 1)
+
+    assert list(run(name, Single(), bowl, 10)) == [Dot(0, 0, 0)]
+
+
+@pytest.mark.parametrize("name", ["gbfs", "na2c"])
+def test_the_patent_is_named_where_the_method_is(name: str) -> None:
+    module = importlib.import_module(f"fastgemm.tune.strategies.{name}")
+    assert "11,842,178" in module.__doc__
+    assert "1909.10616" in module.__doc__
+
+
+def test_best_first_goes_on_where_the_first_has_nothing_new() -> None:
+    """With all neighbours drawn it sees the whole space; a subset of none is refused."""
+    small = Grid(4, 2)
+    found = measured(gbfs.search(small, random.Random(0), rho=small.moves), small, lambda dot: 1.0, 1000)
+    assert set(found) == set(small.all())
+    with pytest.raises(ValueError, match="rho"):
+        next(gbfs.search(small, random.Random(0), rho=0))
+
+
+def test_actor_and_critic_leave_no_point_in_reach_of_the_best() -> None:
+    grid = Grid()
+    found = run("na2c", grid, bowl, 10_000)
+    best = min(found, key=found.__getitem__)
+    near = {best}
+    for _ in range(na2c.STEPS):
+        near |= {other for config in near for other in grid.neighbours(config)}
+    assert near <= set(found)
+    assert len(found) < len(grid)
