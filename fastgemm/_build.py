@@ -72,6 +72,8 @@ KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
     "kernels/transpose.pxd",
 )
+# The nested tilings that search strategies are compared on; no call of the library runs them.
+NESTED = "tune/nested.pyx.tp"
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -222,6 +224,18 @@ def rendered(registry: Any) -> dict[str, str]:
     }
 
 
+def nested_module(tier: Any) -> str:
+    """Dotted name of the module that executes nested tilings on a tier."""
+    return f"fastgemm.tune._nested_{tier.name}"
+
+
+def nested_text(tier: Any) -> str:
+    """Render the nested tilings; tiles of up to half the registers, in powers of two, are kept in registers."""
+    powers = [1 << power for power in range(tier.registers.bit_length() - 1)]
+    tiles = [(rows, vectors) for rows in powers for vectors in powers if 2 * rows * vectors <= tier.registers]
+    return render(PACKAGE / NESTED, isa=tier, tiles=tiles)
+
+
 def code_hash(registry: Any, texts: dict[str, str]) -> str:
     """Hash what a tuning record depends on.
 
@@ -259,6 +273,7 @@ class BuildExt(build_ext):
                 (registry.module(family.name, tier), tier.vector_bytes, family.template, [])
                 for family in registry.FAMILIES
             ]
+            named.append((nested_module(tier), tier.vector_bytes, NESTED, []))
             for made in registry.special_modules(tier):
                 template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
                 named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS))
@@ -359,10 +374,12 @@ class BuildExt(build_ext):
         """Write the sources of the kernel modules, and tell the driver the hash of all that was rendered."""
         registry = load_registry()
         texts = rendered(registry)
+        # Not part of the hash: records stay valid when these change.
+        nested = {nested_module(tier): nested_text(tier) for tier in registry.ISAS}
         for ext in self.extensions:
-            if ext.name in texts:
+            if ext.name in texts or ext.name in nested:
                 path = RENDERED / (ext.name.rpartition(".")[2] + ".pyx")
-                write_if_changed(path, texts[ext.name])
+                write_if_changed(path, texts.get(ext.name) or nested[ext.name])
                 ext.sources = [str(path)]
             elif ext.name == HASHED:
                 code = code_hash(registry, texts)

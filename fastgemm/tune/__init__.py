@@ -19,6 +19,7 @@ One idea a module:
 ``shapes``       what to tune: the command line's shapes, CSV files, logs of untuned calls
 ``space``        which configurations there are for a problem, and which are next to which
 ``search_space`` what any space is to a strategy: points, moves, coordinates
+``nested``       the papers' nested tilings and a kernel that runs them, to compare strategies on
 ``networks``     Adam, actor and critic in NumPy, for strategies that learn by reward
 ``measure``      `Measurement`, what a runner is, and the one that replays a table
 ``live``         the runner that times kernels in a worker process, and watches it
