@@ -6,28 +6,24 @@ knows which sizes are next to each other.
 
 from __future__ import annotations
 
-import math
 import warnings
 from random import Random
+from typing import Any
 
 import optuna
 from optuna.trial import TrialState
 
 from ...problem import Config
 from .. import storage as studies
-from ..search_space import Point
+from ..search_space import Point, SearchSpace
 from ..space import Space
 from . import Search
+from ._studies import explored
 
 TRIALS = 48
 
 # Before the estimator says anything it needs a picture of the space; the heuristic's is one of these.
 STARTUP = 12
-
-# The estimator proposes what it likes again and again.  After so many known proposals in a row it is
-# given a configuration that it has not seen.
-STUCK = 8
-
 
 # Of what others have found in a study, so many are measured here too: one of them may win the final.
 CARRIED = 3
@@ -52,33 +48,7 @@ def search(space: Space, rng: Random, storage: optuna.storages.BaseStorage | Non
     for carried in _carried(study, space):
         yield [carried]
     study.enqueue_trial(space.encode(space.start), skip_if_exists=True)
-    unseen = list(space.all())
-    rng.shuffle(unseen)
-    seen: set[Config] = set()
-    known = 0
-    while len(seen) < len(space):
-        if known >= STUCK:
-            while unseen[-1] in seen:
-                unseen.pop()
-            study.enqueue_trial(space.encode(unseen[-1]))
-            known = 0
-        trial = study.ask()
-        config = space.decode(_suggest(trial, space))
-        if config is None:
-            study.tell(trial, state=TrialState.FAIL)
-            known += 1
-            continue
-        known = known + 1 if config in seen else 0
-        seen.add(config)
-        try:
-            (cost,) = yield [config]
-        except GeneratorExit:
-            study.tell(trial, state=TrialState.FAIL)  # nobody will measure it
-            raise
-        if math.isinf(cost):
-            study.tell(trial, state=TrialState.FAIL)
-        else:
-            study.tell(trial, math.log(cost))
+    yield from explored(study, space, rng, _suggest)
 
 
 def _carried(study: optuna.Study, space: Space) -> list[Config]:
@@ -89,7 +59,7 @@ def _carried(study: optuna.Study, space: Space) -> list[Config]:
     return list(dict.fromkeys(config for config in known if config is not None))[:CARRIED]
 
 
-def _suggest(trial: optuna.Trial, space: Space) -> Point:
+def _suggest(trial: optuna.Trial, space: SearchSpace[Any]) -> Point:
     point: Point = {}
     for name, values in space.values.items():
         if name in space.ordered:
