@@ -1,0 +1,200 @@
+"""The papers' experiment on recorded tables: the best tiling that each strategy finds in 0.1 % of the space.
+
+"Compiler-Level Matrix Multiplication Optimization for Deep Learning" (arXiv 1909.10616) reports that its searches,
+G-BFS and N-A2C, find tilings that take 24 % less time than those of TVM's XGBoost tuner and 40 % less than those of an
+RNN controller, when each may explore 0.1 % of the space.  This command repeats the comparison: every
+strategy, ten seeds, as many measurements as 0.1 % of the space, answered from tables that ``record.py`` has made, so
+that no clock is read and the same command gives the same answer everywhere.
+
+    python bench/papers.py                                       # Markdown; under a minute
+    python bench/papers.py --out results                         # results/papers.md and a plot for each table
+    python bench/papers.py --strategies gbfs random --share 0.01 --seeds 30
+
+Columns: the best found over the best in the table (median of the seeds, their quartiles, the worst); how much
+less time it takes than random search's; how many measurements the median search took to come within 10 % of
+the best; and the seconds that the measured states take, one run of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fastgemm.tune import strategies, tables
+from fastgemm.tune.driver import PATIENCE
+from fastgemm.tune.nested import State
+
+TABLES = Path(__file__).parent / "tables"
+
+# The papers' two, and what is quick enough for ten seeds; any other that works on every space may be named.
+USUAL = ("gbfs", "na2c", "ga", "random")
+CLAIMS = {"xgb": 24, "rnn": 40}
+
+
+class Run(NamedTuple):
+    """Best seconds after each measurement, and the seconds that all the measured states take together."""
+
+    best: np.ndarray
+    spent: float
+
+
+class Row(NamedTuple):
+    """What the runs of one strategy say; times are over the table's best."""
+
+    name: str
+    median: float
+    low: float
+    high: float
+    worst: float
+    saved: float
+    reached: float
+    spent: float
+
+
+def replay(name: str, table: tables.Table, budget: int, seed: int) -> Run:
+    """Run a strategy until it has measured `budget` states; a state that is known costs nothing."""
+    known: dict[State, float] = {table.space.start: table(table.space.start)}
+    proposals = strategies.load(name).search(table.space, random.Random(seed))
+    stale = 0
+    try:
+        states = next(proposals)
+        while stale < PATIENCE:
+            before = len(known)
+            for state in states:
+                if state not in known and len(known) < budget:
+                    known[state] = table(state)
+            if len(known) >= budget:
+                break
+            stale = 0 if len(known) > before else stale + 1
+            states = proposals.send([known[state] for state in states])
+    except StopIteration:
+        pass
+    finally:
+        proposals.close()
+    best = np.minimum.accumulate(list(known.values()))
+    # A search that ended early stays where it is.
+    return Run(np.concatenate([best, np.full(budget - len(best), best[-1])]), sum(known.values()))
+
+
+def summary(name: str, runs: Sequence[Run], table: tables.Table, yardstick: float) -> Row:
+    """Sum up the seeds; `yardstick` is the median of random search, in seconds."""
+    curves = np.array([run.best for run in runs]) / table.best
+    low, median, high = np.quantile(curves[:, -1], [0.25, 0.5, 0.75])
+    near = np.median(curves, axis=0) <= 1.1
+    reached = float(near.argmax() + 1) if near.any() else float("nan")
+    saved = 1 - median * table.best / yardstick
+    spent = float(np.median([run.spent for run in runs]))
+    return Row(name, median, low, high, curves[:, -1].max(), saved, reached, spent)
+
+
+def markdown(table: tables.Table, budget: int, seeds: int, rows: Sequence[Row]) -> str:
+    """Return the section of one table."""
+    about, space = table.about, table.space
+    size = "x".join(map(str, space.sizes.values()))
+    middle, start = np.nanmedian(table.seconds) / table.best, table(space.start) / table.best
+    lines = [
+        f"## {size}: {budget} of {len(space)} states, {seeds} seeds",
+        "",
+        f"Recorded {about['date']}, {about['cpu']}, {about['isa']}, by `{about['command']}`; the best takes "
+        f"{table.best * 1e3:.3f} ms, the median state {middle:.0f} times as long, the untiled one {start:.0f} times.",
+        "",
+        "| strategy | best found | quartiles | worst | less time than random | within 10 % after | seconds of runs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        reached = f"{row.reached:.0f}" if row.reached == row.reached else "never"
+        lines.append(
+            f"| {row.name} | {row.median:.3f} | {row.low:.3f} to {row.high:.3f} | {row.worst:.3f} "
+            f"| {100 * row.saved:.0f} % | {reached} | {row.spent:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def claims(names: Sequence[str], medians: dict[str, dict[str, float]]) -> str:
+    """Set what came out beside what the paper says."""
+    lines = ["## Beside the paper's claims", ""]
+    for peer, percent in CLAIMS.items():
+        if peer not in names:
+            lines.append(f"- {percent} % less time than `{peer}`: not compared, that strategy was not in this run.")
+            continue
+        for size, found in medians.items():
+            saved = {one: 100 * (1 - found[one] / found[peer]) for one in ("gbfs", "na2c") if one in found}
+            said = ", ".join(f"{one} {value:.0f} %" for one, value in saved.items())
+            lines.append(f"- {percent} % less time than `{peer}`: at {size} {said}.")
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, title: str, curves: dict[str, np.ndarray], states: int) -> None:
+    """Plot the best so far against the share explored: the median of the seeds, the quartiles shaded."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for (name, found), style in zip(curves.items(), ("-", "--", "-.", ":") * len(curves), strict=False):
+        share = 100 * np.arange(1, found.shape[1] + 1) / states
+        low, median, high = np.quantile(found, [0.25, 0.5, 0.75], axis=0)
+        (line,) = axes.plot(share, median, style, label=name)
+        axes.fill_between(share, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set_yscale("log")
+    axes.set_xlabel("% of the space explored")
+    axes.set_ylabel("best so far over the table's best")
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_title(title)
+    axes.legend()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", type=Path, help="tables of record.py (default: all in bench/tables)")
+    parser.add_argument("--strategies", nargs="+", default=list(USUAL), metavar="NAME", help=f"of {strategies.names()}")
+    parser.add_argument("--seeds", type=int, default=10, help="runs of each strategy (default: 10)")
+    parser.add_argument("--share", type=float, default=0.1, help="%% of the space to measure (default: 0.1)")
+    parser.add_argument("--out", type=Path, help="folder for papers.md and the plots (default: print only)")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.strategies if name not in strategies.names()]:
+        parser.error(f"no strategies {unknown}; there are {', '.join(strategies.names())}")
+    if options.seeds < 1 or not 0 < options.share <= 100:
+        parser.error("at least one seed, and a share over 0 and up to 100")
+    # Random search is the yardstick of a column.
+    names = list(dict.fromkeys([*options.strategies, "random"]))
+    try:
+        found = [tables.load(path) for path in options.tables or sorted(TABLES.glob("*.xz"))]
+    except tables.TableError as error:
+        parser.error(str(error))
+    sections, medians = [], {}
+    for table in found:
+        size = "x".join(map(str, table.space.sizes.values()))
+        budget = max(1, round(len(table.space) * options.share / 100))
+        runs: dict[str, list[Run]] = {}
+        for name in names:
+            begin = time.monotonic()
+            runs[name] = [replay(name, table, budget, seed) for seed in range(options.seeds)]
+            print(f"{size}: {name}, {options.seeds} seeds in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+        medians[size] = {name: float(np.median([run.best[-1] for run in some])) for name, some in runs.items()}
+        rows = [summary(name, some, table, medians[size]["random"]) for name, some in runs.items()]
+        sections.append(markdown(table, budget, options.seeds, sorted(rows, key=lambda row: row.median)))
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
+            curves = {name: np.array([run.best for run in some]) / table.best for name, some in runs.items()}
+            draw(options.out / f"papers-{size}.png", f"{size}, {options.seeds} seeds", curves, len(table.space))
+    text = "\n".join([*sections, claims(names, medians)])
+    print(text)
+    if options.out:
+        (options.out / "papers.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,161 @@
+"""Recorded tables, their recording, and the papers' experiment on them; nothing depends on how fast anything is."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastgemm import kernels
+from fastgemm.tune import tables
+from fastgemm.tune.nested import NestedSpace
+from fastgemm.tune.tables import Table, TableError
+
+BENCH = Path(__file__).parents[1] / "bench"
+if not BENCH.is_dir():
+    pytest.skip("the benchmarks are not beside the tests", allow_module_level=True)
+# At the end: a benchmark's file name must not hide anything that another test imports.
+sys.path.append(str(BENCH))
+
+import papers  # noqa: E402
+import record  # noqa: E402
+
+SHIPPED = sorted((BENCH / "tables").glob("*.xz"))
+
+
+@pytest.fixture
+def small() -> Table:
+    """A table of 36,000 states whose times are a formula: square tiles, deep in the sum, are best."""
+    space = NestedSpace(32, 32, 32)
+    cost = [1 + abs(s.m[3] - 8) + abs(s.n[3] - 8) + 16 / s.k[1] + 0.1 * s.m[1] for s in space.all()]
+    return Table(space, np.array(cost) * 1e-6, {"date": "2026-01-01", "cpu": "none", "isa": "v3", "command": "none"})
+
+
+def test_a_table_comes_back(small: Table, tmp_path: Path) -> None:
+    path = tmp_path / "table.xz"
+    seconds = small.seconds.copy()
+    seconds[7] = np.nan
+    tables.save(path, Table(small.space, seconds, small.about))
+    found = tables.load(path)
+    assert found.space.sizes == small.space.sizes
+    assert found.about["cpu"] == "none"
+    assert found.best == pytest.approx(small.best)
+    assert np.isnan(found.seconds[7])
+    near = seconds < 10 * small.best
+    np.testing.assert_allclose(found.seconds[near], seconds[near], rtol=0.03)
+    assert found(found.space.start) == pytest.approx(small(small.space.start), rel=0.1)
+
+
+def packed(about: object, body: bytes = bytes(1)) -> bytes:
+    return lzma.compress(json.dumps(about).encode() + b"\n" + body)
+
+
+GOOD = {"format": 1, "space": "nested", "sizes": {"m": 1, "k": 1, "n": 1}, "least": 1e-3}
+
+
+def test_the_least_table(tmp_path: Path) -> None:
+    path = tmp_path / "table.xz"
+    path.write_bytes(packed(GOOD))
+    assert tables.load(path).best == 1e-3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no table",
+        packed(GOOD)[:-9],
+        packed([]),
+        packed({}),
+        packed({**GOOD, "format": 2}),
+        packed({**GOOD, "space": "other"}),
+        packed({**GOOD, "sizes": {"m": 3, "k": 1, "n": 1}}),
+        packed({**GOOD, "sizes": {"m": 1, "k": 1}}),
+        packed({**GOOD, "sizes": 1}),
+        packed({**GOOD, "least": 0}),
+        packed({**GOOD, "least": True}),
+        packed({**GOOD, "least": float("nan")}),
+        packed(GOOD, bytes(2)),
+        packed(GOOD, b""),
+        lzma.compress(bytes((64 << 20) + 1)),
+    ],
+    ids=lambda content: f"{len(content)} bytes",
+)
+def test_what_is_no_table(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "table.xz"
+    path.write_bytes(content)
+    with pytest.raises(TableError, match=r"table\.xz"):
+        tables.load(path)
+
+
+def test_a_missing_table(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="none"):
+        tables.load(tmp_path / "none.xz")
+
+
+@pytest.mark.skipif(not kernels.runnable(), reason="no tier runs here")
+def test_recording_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Out of time it keeps what it has; the same command goes on until every state has a time."""
+    out = tmp_path / "table.xz"
+    space = NestedSpace(8, 8, 8)
+    monkeypatch.setattr(record, "LENGTH", 1e-7)
+    monkeypatch.setattr(record.Recorder, "_find_reference", lambda self: self.space.start)
+    recorder = record.Recorder(space)
+    assert record.record(recorder, out, 0.0, seed=0) == 0
+    assert "goes on" in capsys.readouterr().out
+    assert not out.exists()
+    for _ in range(20):
+        record.record(recorder, out, record.time.monotonic() + 10, seed=0)
+        if out.exists():
+            break
+    assert np.isfinite(tables.load(out).seconds).all()
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_the_command(small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "table.xz"
+    tables.save(path, small)
+    assert papers.main([str(path), "--strategies", "gbfs", "--seeds", "3", "--share", "1", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "| gbfs | " in text
+    assert "| random | " in text
+    assert "not compared" in text
+    assert (tmp_path / "papers.md").read_text() in text
+    assert (tmp_path / "papers-32x32x32.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("wrong", [["--strategies", "none"], ["--seeds", "0"], ["--share", "0"], ["no-such-table.xz"]])
+def test_the_command_refuses(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        papers.main(wrong)
+
+
+def test_a_replay_measures_a_state_once(small: Table) -> None:
+    run = papers.replay("random", small, 200, 0)
+    assert len(run.best) == 200
+    assert (np.diff(run.best) <= 0).all()
+    again = papers.replay("random", small, 200, 0)
+    np.testing.assert_array_equal(run.best, again.best)
+
+
+def test_shipped_tables_are_small() -> None:
+    assert SHIPPED
+    assert sum(path.stat().st_size for path in SHIPPED) < 1 << 20
+
+
+def test_the_papers_searches_at_512() -> None:
+    """Within 3 % of the table's best at 0.1 % of the space in the median of ten seeds, and ahead of random search."""
+    table = tables.load(BENCH / "tables" / "nested-512x512x512.xz")
+    assert np.isfinite(table.seconds).all()
+    found = {
+        name: np.median([papers.replay(name, table, 484, seed).best[-1] for seed in range(10)])
+        for name in ("gbfs", "na2c", "random")
+    }
+    for name in ("gbfs", "na2c"):
+        assert found[name] <= 1.03 * table.best
+        assert found[name] < found["random"]
