@@ -33,8 +33,8 @@ from fastgemm.tune.nested import State
 
 TABLES = Path(__file__).parent / "tables"
 
-# The papers' two, and what is quick enough for ten seeds; any other that works on every space may be named.
-USUAL = ("gbfs", "na2c", "ga", "random")
+# The paper's own, then what is quick enough for ten seeds; any other that works on every space may be named.
+USUAL = ("gbfs", "na2c", "rnn", "model", "ga", "cmaes", "random")
 CLAIMS = {"xgb": 24, "rnn": 40}
 
 
@@ -158,7 +158,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", type=Path, help="tables of record.py (default: all in bench/tables)")
-    parser.add_argument("--strategies", nargs="+", default=list(USUAL), metavar="NAME", help=f"of {strategies.names()}")
+    parser.add_argument(
+        "--strategies",
+        nargs="+",
+        default=[name for name in USUAL if name in strategies.names()],
+        metavar="NAME",
+        help=f"of {', '.join(strategies.names())} (default: %(default)s)",
+    )
     parser.add_argument("--seeds", type=int, default=10, help="runs of each strategy (default: 10)")
     parser.add_argument("--share", type=float, default=0.1, help="%% of the space to measure (default: 0.1)")
     parser.add_argument("--out", type=Path, help="folder for papers.md and the plots (default: print only)")
@@ -169,6 +175,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("at least one seed, and a share over 0 and up to 100")
     # Random search is the yardstick of a column.
     names = list(dict.fromkeys([*options.strategies, "random"]))
+    for name in list(names):
+        try:
+            strategies.load(name)
+        except ModuleNotFoundError as error:
+            names.remove(name)
+            print(f"{name} is left out: it needs {error.name}", file=sys.stderr)
     try:
         found = [tables.load(path) for path in options.tables or sorted(TABLES.glob("*.xz"))]
     except tables.TableError as error:

@@ -135,6 +135,25 @@ def test_the_command_refuses(wrong: list[str]) -> None:
         papers.main(wrong)
 
 
+def test_a_strategy_that_cannot_be_imported_is_left_out(
+    small: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = papers.strategies.load
+
+    def missing(name: str) -> object:
+        if name == "gbfs":
+            raise ModuleNotFoundError("No module named 'some_library'", name="some_library")
+        return load(name)
+
+    monkeypatch.setattr(papers.strategies, "load", missing)
+    path = tmp_path / "table.xz"
+    tables.save(path, small)
+    assert papers.main([str(path), "--strategies", "gbfs", "--seeds", "1"]) == 0
+    printed = capsys.readouterr()
+    assert "gbfs is left out: it needs some_library" in printed.err
+    assert "| gbfs |" not in printed.out
+
+
 def test_a_replay_measures_a_state_once(small: Table) -> None:
     run = papers.replay("random", small, 200, 0)
     assert len(run.best) == 200
