@@ -5,6 +5,7 @@ The way of a call::
     matmul, gemm            _matmul.pyx, blas.py     arrays of any strides
     NumPy's own ``@``       numpy_loops.py           after install(); the loops are in _install.pyx
     dot, tensordot, einsum  products.py, einstein.py, each contraction by _contraction.pyx
+    qlinear_matmul          quantized.py, mixed.py   results of another type than the operands: _mixed.pyx
         |
      Problem                problem.py               dtype, sizes, layout, threads
         |
@@ -29,6 +30,7 @@ from .einstein import einsum
 from .introspect import explain, show_config
 from .numpy_loops import install, installed, is_installed, uninstall
 from .products import dot, inner, tensordot
+from .quantized import dynamic_quantize_linear, matmul_integer, qlinear_matmul, quantize_weights
 from .threads import get_num_threads, set_num_threads
 from .version import VERSION
 
@@ -39,6 +41,7 @@ threads = _threads.threads
 __all__ = [
     "deterministic",
     "dot",
+    "dynamic_quantize_linear",
     "einsum",
     "explain",
     "gemm",
@@ -48,6 +51,9 @@ __all__ = [
     "installed",
     "is_installed",
     "matmul",
+    "matmul_integer",
+    "qlinear_matmul",
+    "quantize_weights",
     "set_num_threads",
     "show_config",
     "tensordot",

@@ -57,7 +57,7 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
-RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction")
+RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", "fastgemm._mixed")
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)
 # For kernels of one shape: their microkernels are inlined, and short loops over k disappear.  Not longer ones: f64
@@ -70,7 +70,7 @@ SPECIAL_FLAGS = [
 # What kernel modules include.
 KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
-    "kernels/transpose.pxd",
+    "kernels/transpose.pxd", "kernels/dot.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"
@@ -194,10 +194,13 @@ def special_text(registry: Any, tier: Any, special: Sequence[Any], code: str, na
         return sorted({tile[:2] for row in special if row.dtype == dt.name for tile in row.tiles(tier)})
 
     if narrow:
-        template, shapes = PACKAGE / "kernels" / "small.pyx.tp", lambda dt: []
+        template, shapes, name = PACKAGE / "kernels" / "small.pyx.tp", lambda dt: [], "small"
     else:
-        template = PACKAGE / "kernels" / "gemm.pyx.tp"
-    return render(template, registry=registry, isa=tier, shapes=shapes, widths=widths, special=special, code=code)
+        template, name = PACKAGE / "kernels" / "gemm.pyx.tp", "gemm"
+    return render(
+        template, registry=registry, isa=tier, shapes=shapes, widths=widths, special=special, code=code,
+        family=registry.family(name),
+    )
 
 
 def rendered(registry: Any) -> dict[str, str]:
@@ -219,8 +222,7 @@ def rendered(registry: Any) -> dict[str, str]:
             widths=functools.partial(registry.narrow_widths, tier=tier),
             special=(),
         )
-        for family in registry.FAMILIES
-        for tier in registry.ISAS
+        for family, tier in registry.modules()
     }
 
 
@@ -269,15 +271,16 @@ class BuildExt(build_ext):
         registry = load_registry()
         modules = []
         for tier in registry.ISAS:
-            named: list[tuple[str, int, str, list[str]]] = [
-                (registry.module(family.name, tier), tier.vector_bytes, family.template, [])
+            named: list[tuple[str, int, str, list[str], list[str]]] = [
+                (registry.module(family.name, tier), tier.vector_bytes, family.template, [], list(asked[1]))
                 for family in registry.FAMILIES
+                if (asked := registry.beyond(family, tier)) is not None
             ]
-            named.append((nested_module(tier), tier.vector_bytes, NESTED, []))
+            named.append((nested_module(tier), tier.vector_bytes, NESTED, [], []))
             for made in registry.special_modules(tier):
                 template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
-                named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS))
-            for name, vector_bytes, template, flags in named:
+                named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS, []))
+            for name, vector_bytes, template, flags, beyond in named:
                 ext = Extension(
                     name,
                     sources=[f"fastgemm/{template}"],
@@ -287,7 +290,7 @@ class BuildExt(build_ext):
                     ],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(vector_bytes))],
                 )
-                ext.rendered = (tier, flags)
+                ext.rendered = (tier, flags, beyond)
                 modules.append(ext)
         return modules
 
@@ -354,10 +357,13 @@ class BuildExt(build_ext):
         for ext in self.extensions:
             ext.extra_compile_args = list(optimise)
             if hasattr(ext, "rendered"):
-                tier, flags = ext.rendered
+                tier, flags, beyond = ext.rendered
                 if not tiers[tier.name]:
                     continue
-                ext.extra_compile_args += [*tiers[tier.name], *flags]
+                if beyond != known_flags(compiler, beyond):
+                    self.warn(f"no {ext.name}: the compiler lacks {' '.join(beyond)}")
+                    continue
+                ext.extra_compile_args += [*tiers[tier.name], *beyond, *flags]
             else:
                 ext.extra_compile_args += runtime
             if getattr(ext, "openmp", False):

@@ -2,6 +2,8 @@
 
 from numpy cimport ndarray, npy_intp
 
+from fastgemm.driver.abi cimport offset_t, quant_t
+
 ctypedef void (*loop_t)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
 
 cdef extern from "numpy/ufuncobject.h":
@@ -31,6 +33,13 @@ cdef void* NUMPY_DATA[MAX_CODES]
 # A gufunc loop of matmul with the dtype code for its data, and the same without the last rung: False where no kernel
 # takes the call and nothing was done.
 cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil
+cdef struct extra_t:
+    offset_t offsets[2]     # of a and of b
+    bint quantised
+    quant_t terms
+
+cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp* steps,
+                     const extra_t* extra) noexcept nogil
 cdef bint taken(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil
 
 # What can fail in a first call.

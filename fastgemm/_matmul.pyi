@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -24,3 +24,4 @@ def matmul(
     sig: _Signature = ...,
 ) -> Any: ...
 def gemm_into(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], alpha: complex, beta: complex) -> bool: ...
+def set_wider(function: Callable[[NDArray[Any], NDArray[Any], Any, Any], Any]) -> None: ...

@@ -218,22 +218,45 @@ cdef inline int report_flags() except -1:
 # ---- the gufunc ----------------------------------------------------------------------------------------------------
 
 cdef bint taken(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil:
+    return taken_with(code, args, dims, steps, NULL)
+
+
+cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp* steps,
+                     const extra_t* extra) noexcept nogil:
     # dims: outer, m, k, n.  steps: outer of a, b, c; then rows and columns of a, b, c.
     cdef int way
     cdef operand_t a, b, c
     cdef call_t call
     cdef key_t key
     cdef npy_intp m = dims[1], batch = dims[0]
+    cdef offset_t offsets[2]
+    cdef quant_t terms
     if dims[0] <= 0 or dims[1] <= 0 or dims[2] <= 0 or dims[3] <= 0:
         return False
     a.data, a.rows, a.cols = args[0], steps[3], steps[4]
     b.data, b.rows, b.cols = args[1], steps[5], steps[6]
     c.data, c.rows, c.cols = args[2], steps[7], steps[8]
-    fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
+    # Rows that have numbers of their own stay those of one product.
+    if extra == NULL or not (extra.offsets[0].step or extra.terms.left_step):
+        fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
     way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
     if not way:
         return False
     call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
+    if extra != NULL:
+        offsets[0], offsets[1] = extra.offsets[way - 1], extra.offsets[2 - way]
+        call.offsets = offsets
+        # Kernels read A's bytes without sign and B's with it: an operand of the other kind has an offset of 128.
+        if offsets[0].zero != NULL or not offsets[0].is_unsigned:
+            call.store.appended |= 1
+        if offsets[1].zero != NULL or offsets[1].is_unsigned:
+            call.store.appended |= 2
+        if extra.quantised:
+            terms = extra.terms
+            if way == 2:
+                terms.left, terms.right = extra.terms.right, extra.terms.left
+                terms.left_step, terms.right_step = extra.terms.right_step, extra.terms.left_step
+            call.store.terms = &terms
     return execute(&key, &call) == 0
 
 
@@ -396,6 +419,16 @@ cdef inline object fast(object x1, object x2, object out):
 
 
 cdef object _UNSET = object()
+# Products whose result is of another type than the operands: `fastgemm.mixed` puts its function here.
+cdef object WIDER = None
+
+
+def set_wider(function):
+    """Let `function(x1, x2, out, dtype)` answer what one row of NumPy's types does not; it returns None to decline."""
+    global WIDER
+    WIDER = function
+
+
 # Types that cannot bring an override of their own.
 cdef tuple _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
 
@@ -432,7 +465,10 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     -----
     Every number type of NumPy has kernels but long double: floats and complex numbers, float16, the integers (exact:
     they wrap as NumPy's do), bool, and bfloat16 of the package ml_dtypes.  Other dtypes are computed by NumPy.
-    float16 and bfloat16 are summed in float32 and rounded once.
+    float16 is summed in float32 and rounded once, and not at all where ``dtype`` or `out` is float32; bfloat16 gives
+    float32, as in NumPy, and is rounded once where ``dtype`` or `out` is bfloat16.  8-bit integers with
+    ``dtype=np.int32`` are dot products without a cast.  A real operand beside a complex one is not converted: a zero
+    imaginary part that it does not have makes no NaN of an infinity.
     Floating-point errors are reported as `np.errstate` says.
 
     Examples
@@ -448,6 +484,8 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     if (axes is _UNSET and axis is _UNSET and keepdims is _UNSET and casting is _UNSET and order is _UNSET
             and dtype is _UNSET and subok is _UNSET and signature is _UNSET and sig is _UNSET):
         done = fast(x1, x2, out)
+        if done is None and type(x1) is np.ndarray and type(x2) is np.ndarray:
+            done = WIDER(x1, x2, out, None)
         if done is not None:
             return done
         keywords = {}
@@ -457,6 +495,10 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
                 ("axes", axes), ("axis", axis), ("keepdims", keepdims), ("casting", casting), ("order", order),
                 ("dtype", dtype), ("subok", subok), ("signature", signature), ("sig", sig))
             if value is not _UNSET}
+        if dtype is not _UNSET and len(keywords) == 1 and type(x1) is np.ndarray and type(x2) is np.ndarray:
+            done = WIDER(x1, x2, out, dtype)
+            if done is not None:
+                return done
     outs = out if type(out) is tuple else (out,)
     run = gufunc if plain(x1) and plain(x2) and all([plain(o) or o is ... for o in outs]) else NUMPY_MATMUL
     if out is not None:

@@ -129,7 +129,7 @@ def _repeatable(problem: Problem, tier: registry.Isa) -> Config:
     config = heuristic.config(problem, tier)
     if config.split == "k":
         config = heuristic.config(alone, tier)
-    return config.replace(kc=DETERMINISTIC_KC) if config.family == "gemm" else config
+    return config.replace(kc=DETERMINISTIC_KC) if config.family not in ("gemv", "small") else config
 
 
 def resolve(problem: Problem) -> Decision:

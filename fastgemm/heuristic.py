@@ -77,7 +77,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     tier = isa or kernels.active_isa()
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
-    if problem.m == 1 and problem.layout[1] != "g":
+    if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):
         return _gemv(problem, tier)
     small = heuristic_small.config(problem, tier)
     if small is not None:
@@ -89,9 +89,17 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
             if best is None or cycles < best[0]:
                 mc, kc, nc = blocks(problem, tier, mr, nr, pack)
-                best = cycles, Config("gemm", tier.name, mr, nr, mc, kc, nc, pack, split, threads)
+                best = cycles, Config(family(problem.row, tier), tier.name, mr, nr, mc, kc, nc, pack, split, threads)
     assert best is not None
     return best[1]
+
+
+def family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the blocked family that computes a dtype: one that this CPU has beyond the tier before the tier's own."""
+    for other in registry.FAMILIES:
+        if other.tiers and registry.computes(other.name, row) and kernels.has(other.name, tier.name):
+            return other.name
+    return "gemm"
 
 
 def _gemv(problem: Problem, tier: registry.Isa) -> Config:
@@ -154,7 +162,7 @@ def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
 def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, split: str, threads: int) -> float:
     dt = problem.row
     lanes = registry.lanes(dt, tier)
-    m, k, batch = problem.m, problem.k, problem.batch
+    m, k, batch = problem.m, -(-problem.k // dt.group), problem.batch
     vectors = -(-problem.n // lanes)
     if split == "m":
         m = -(-m // threads)

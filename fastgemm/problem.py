@@ -199,7 +199,11 @@ class Config:
             return f"split 'k' keeps an output a thread, at most {MAX_PARTIAL >> 10} KiB"
         if self.family != "gemv" and (self.mr, self.nr) not in registry.tiles(dt, tier):
             return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
-        if self.family == "gemm":
+        if not registry.computes(self.family, dt):
+            return f"{self.family} has no kernels for {dt.name}"
+        if registry.beyond(registry.family(self.family), tier) is None:
+            return f"{tier.name} has no {self.family} kernels"
+        if self.family not in ("gemv", "small"):
             if dt.converts and self.pack != "ab":
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
@@ -223,8 +227,6 @@ class Config:
             if self.split == "m":
                 return "gemv has one row to split"
         elif self.family == "small":
-            if not registry.is_small(dt):
-                return f"small has no kernels for {dt.name}"
             if self.pack == "ab":
                 return "small packs no A"
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:

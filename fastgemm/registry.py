@@ -46,8 +46,8 @@ class DType(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element while it is computed with."""
-        return self.real_bytes * self.parts
+        """Bytes of one element while it is computed with; of its share of a lane in a dot product."""
+        return self.real_bytes * self.parts // self.group
 
     @property
     def stored_bytes(self) -> int:
@@ -101,12 +101,25 @@ class Family(NamedTuple):
     """A kind of kernel: one template, compiled once for every ISA tier.
 
     ``shape`` says in one line which problems it takes (`Config` legality lives in
-    `fastgemm.problem`).
+    `fastgemm.problem`).  ``tiers`` is empty for a family that every tier has; else it names those that have it, with
+    the features that a CPU must have besides the tier's and the flags that compile them.
     """
 
     name: str
     template: str
     shape: str
+    tiers: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+
+
+class Dot(NamedTuple):
+    """How a family computes a dtype by dot products inside a lane (kernels/dot.pxd).
+
+    ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.
+    """
+
+    madd: str
+    group: int
+    appended: int
 
 
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
@@ -127,6 +140,11 @@ DTYPES = (
     DType("bf16", 10, "bfloat16", "f32", "float", 4, stored="bf16", kernels="f32"),
     DType("f16_f32", 11, "float16", "f32", "float", 4, stored="f16", result="float32", kernels="f32", needs=("f16c",)),
     DType("bf16_f32", 12, "bfloat16", "f32", "float", 4, stored="bf16", result="float32", kernels="f32"),
+    DType("i8_i32", 13, "int8", "i32", "unsigned int", 4, alike=("uint8",), stored="s8", result="int32", group=4),
+    DType(
+        "i8_q8", 14, "int8", "i32", "unsigned int", 4,
+        alike=("uint8",), stored="s8", result="int8", kernels="i8_i32", group=4,
+    ),
 )
 
 _V2 = ("cmpxchg16b", "lahf_lm", "popcnt", "sse3", "ssse3", "sse4_1", "sse4_2")
@@ -160,7 +178,21 @@ FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
     Family("small", "kernels/small.pyx.tp", "short k, nothing packed: stacks of small products, narrow outputs"),
+    Family(
+        "vnni", "kernels/gemm.pyx.tp", "bytes with 32-bit sums, four products a lane",
+        (("v3", ("avx_vnni",), ("-mavxvnni",)), ("v4", ("avx512_vnni",), ("-mavx512vnni",))),
+    ),
+    Family(
+        "bf16", "kernels/gemm.pyx.tp", "bfloat16, two products a lane",
+        (("v4", ("avx512_bf16",), ("-mavx512bf16",)),),
+    ),
 )
+# Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
+DOTS = {
+    ("gemm", "i8_i32"): Dot("pairs", 2, 0),
+    ("vnni", "i8_i32"): Dot("vnni", 4, 2),
+    ("bf16", "bf16"): Dot("bf16", 2, 0),
+}
 
 
 class Special(NamedTuple):
@@ -297,7 +329,7 @@ def family(name: str) -> Family:
 
 def lanes(dt: DType, tier: Isa) -> int:
     """Elements (complex ones count once) in one vector register."""
-    return tier.vector_bytes // dt.itemsize
+    return tier.vector_bytes // (dt.real_bytes * dt.parts)
 
 
 def accumulators(dt: DType, tier: Isa) -> int:
@@ -345,9 +377,37 @@ def supported(dt: DType, tier: Isa) -> bool:
     return set(dt.needs) <= set(tier.features)
 
 
-def rows_of(tier: Isa) -> tuple[DType, ...]:
-    """Return the dtypes that a tier has kernels for."""
-    return tuple(row for row in DTYPES if supported(row, tier))
+def kernels_of(dt: DType, family_name: str) -> str:
+    """Name of the row whose microkernels a dtype runs in a family of the gemm template."""
+    if family_name == "gemm":
+        return dt.kernels or dt.name
+    return "i8_i32" if dt.group > 1 else "bf16"
+
+
+def computes(family_name: str, dt: DType) -> bool:
+    """Whether a family has kernels for a dtype, on the tiers that have the family."""
+    if family_name == "gemv":
+        return dt.group == 1
+    if family_name == "small":
+        return is_small(dt)
+    return family_name == "gemm" or (dt.group > 1 and family_name == "vnni") or dt.stored == family_name
+
+
+def rows_of(tier: Isa, family_name: str = "gemm") -> tuple[DType, ...]:
+    """Return the dtypes that a family has kernels for on a tier."""
+    return tuple(row for row in DTYPES if supported(row, tier) and computes(family_name, row))
+
+
+def beyond(family: Family, tier: Isa) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return what a family asks of a CPU and a compiler beyond a tier; None where the tier has no such family."""
+    if not family.tiers:
+        return (), ()
+    return next(((features, flags) for name, features, flags in family.tiers if name == tier.name), None)
+
+
+def modules() -> tuple[tuple[Family, Isa], ...]:
+    """Return every family on every tier that has it: a module each."""
+    return tuple((family, tier) for family in FAMILIES for tier in ISAS if beyond(family, tier) is not None)
 
 
 def is_small(dt: DType) -> bool:

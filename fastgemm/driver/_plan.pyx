@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from fastgemm.driver.abi cimport MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, special_t
+from fastgemm.driver.abi cimport MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, offset_t, special_t
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
@@ -26,6 +26,7 @@ cnp.import_array()
 _numpy_matmul = np.matmul
 
 cdef enum:
+    MAX_FAMILIES = 8
     MAX_LEVEL = 8           # ISA tiers are numbered below this
     # Real multiply-adds of the smallest piece that threads deal out: about 50 us of f32 at 180 GFLOP/s.  gemv
     # wants long rows more than an even end (1x4096x4096, two threads, against NumPy: from 500000 on 0.85, so 1.1).
@@ -35,21 +36,22 @@ cdef enum:
 
 # ---- kernels -------------------------------------------------------------------------------------------------------
 
-# One table for each tier and dtype; the families fill in their own entries.
-cdef kernels_t TABLES[MAX_LEVEL][MAX_DTYPES]
+# One table for each tier and dtype, in which the families that every tier has fill in their own entries; and tables of
+# their own for families that do the same in another way.
+cdef kernels_t TABLES[MAX_LEVEL][MAX_FAMILIES][MAX_DTYPES]
 memset(TABLES, 0, sizeof(TABLES))
 
 
-def add_kernels(int level, object capsule):
-    """Merge a family's tables for one ISA tier into the driver's."""
-    if not 0 <= level < MAX_LEVEL:
-        raise ValueError(f"ISA level {level} out of range")
+def add_kernels(int level, int family, object capsule):
+    """Merge a family's tables for one ISA tier into the driver's (0: those of every tier)."""
+    if not (0 <= level < MAX_LEVEL and 0 <= family < MAX_FAMILIES):
+        raise ValueError(f"ISA level {level} or family {family} out of range")
     cdef const kernels_t* source = <const kernels_t*>PyCapsule_GetPointer(capsule, "fastgemm.kernels_t")
     cdef kernels_t* t
     cdef const kernels_t* s
     cdef int d, i, j
     for d in range(len(registry.DTYPES)):
-        t = &TABLES[level][d]
+        t = &TABLES[level][family][d]
         s = &source[d]
         if s.pack_a != NULL:
             t.length, t.part, t.real_bytes, t.group = s.length, s.part, s.real_bytes, s.group
@@ -74,11 +76,12 @@ def add_kernels(int level, object capsule):
                     t.micro[i][j] = s.micro[i][j]
 
 
-def peak(int level, int dtype_code, Py_ssize_t rounds):
+def peak(int level, int family, int dtype_code, Py_ssize_t rounds):
     """Run the register-only multiply-add loop; return the operations that it did."""
-    if not (0 <= level < MAX_LEVEL and 0 <= dtype_code < MAX_DTYPES) or TABLES[level][dtype_code].peak == NULL:
+    if not (0 <= level < MAX_LEVEL and 0 <= family < MAX_FAMILIES and 0 <= dtype_code < MAX_DTYPES) \
+            or TABLES[level][family][dtype_code].peak == NULL:
         raise ValueError("no such kernels in this process")
-    cdef const kernels_t* t = &TABLES[level][dtype_code]
+    cdef const kernels_t* t = &TABLES[level][family][dtype_code]
     with nogil:
         t.peak(rounds)
     return t.peak_flops * rounds
@@ -236,9 +239,11 @@ cdef class Plan:
         if config.family == "numpy":
             return
         tier, row = registry.isa(config.isa), problem.row
-        cdef const kernels_t* t = &TABLES[<int>tier.level][<int>row.code]
         plan.family = _FAMILY_CODES[config.family]
-        if plan.family == FAMILY_GEMM and t.pack_a == NULL or plan.family == FAMILY_GEMV and t.gemv_rows == NULL \
+        cdef int own = plan.family if registry.FAMILIES[plan.family].tiers else 0
+        cdef const kernels_t* t = &TABLES[<int>tier.level][own][<int>row.code]
+        if (plan.family == FAMILY_GEMM or own) and t.pack_a == NULL \
+                or plan.family == FAMILY_GEMV and t.gemv_rows == NULL \
                 or plan.family == FAMILY_SMALL and t.small[1][1] == NULL:
             raise ValueError(f"the {config.family} kernels for {config.isa} are not loaded in this process")
         plan.kernels = t
@@ -372,6 +377,13 @@ cdef class Plan:
         if self.plan.family == FAMILY_GEMV and found == c"g" or \
                 self.plan.family != FAMILY_GEMV and not self.plan.pack_b and found != c"n":
             raise ValueError(f"b is not laid out as {p.layout[1]!r}, and the plan does not pack it")
+        # Bytes of either sign: what the kernels are told of an operand.
+        cdef offset_t offsets[2]
+        memset(offsets, 0, sizeof(offsets))
+        if row.group > 1:
+            offsets[0].is_unsigned, offsets[1].is_unsigned = a.dtype.kind == "u", b.dtype.kind == "u"
+            call.offsets = offsets
+            call.store.appended = (not offsets[0].is_unsigned) + 2 * bool(offsets[1].is_unsigned)
         cdef int failed = 0
         cdef Py_ssize_t _i
         with nogil:

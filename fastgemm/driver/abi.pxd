@@ -26,6 +26,29 @@ cdef struct offset_t:
     Py_ssize_t step
     int is_unsigned     # the operand's bytes
 
+cdef extern from *:
+    """
+    #ifndef FASTGEMM_QUANT
+    #define FASTGEMM_QUANT
+    /* The terms of a quantised product, y = round(c * left * right [/ scale] + zero) between low and high: one for all
+       (step 0), or one for each row or column. */
+    typedef struct {
+        const float *left, *right, *scale, *zero;
+        Py_ssize_t left_step, right_step, scale_step, zero_step;
+        int both;   /* left and right are scales of both operands: the output's divides them */
+        double low, high;
+    } quant_t;
+    #endif
+    """
+    ctypedef struct quant_t:
+        const float* left
+        const float* right
+        const float* scale
+        const float* zero
+        Py_ssize_t left_step, right_step, scale_step, zero_step
+        int both
+        double low, high
+
 # C[rows x width] = the store of sum over p of A[i, p] * B[p, j].
 # The kernel's rows and vectors are fixed when it is compiled.  `b_tail` and `c_tail` are the
 # live components (1 .. vector length) of the last vector of B's rows and of C's rows.

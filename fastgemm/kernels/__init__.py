@@ -12,6 +12,7 @@ and the tests may load others that the CPU can run.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -29,8 +30,7 @@ def available() -> tuple[tuple[str, str], ...]:
     """Return the (family, ISA tier) pairs that this installation was built with."""
     return tuple(
         (family.name, tier.name)
-        for family in registry.FAMILIES
-        for tier in registry.ISAS
+        for family, tier in registry.modules()
         if importlib.util.find_spec(registry.module(family.name, tier)) is not None
     )
 
@@ -38,7 +38,24 @@ def available() -> tuple[tuple[str, str], ...]:
 def runnable() -> tuple[registry.Isa, ...]:
     """Return the tiers that are built in and that this CPU runs, lowest first."""
     built = set(available())
-    return tuple(tier for tier in cpu.isas() if all((f.name, tier.name) in built for f in registry.FAMILIES))
+    everywhere = [family.name for family in registry.FAMILIES if not family.tiers]
+    return tuple(tier for tier in cpu.isas() if all((name, tier.name) in built for name in everywhere))
+
+
+@functools.cache
+def has(family: str, isa: str) -> bool:
+    """Whether a tier's family is built in, and this CPU has what the family asks for beyond the tier.
+
+    Examples
+    --------
+    >>> from fastgemm import kernels
+    >>> kernels.has("vnni", "v2")
+    False
+    """
+    asked = registry.beyond(registry.family(family), registry.isa(isa))
+    if asked is None or not cpu.features().issuperset(asked[0]):
+        return False
+    return importlib.util.find_spec(registry.module(family, registry.isa(isa))) is not None
 
 
 def active_isa() -> registry.Isa | None:
@@ -84,9 +101,11 @@ def load(name: str) -> None:
         tier = registry.isa(name)
         if tier not in runnable():
             raise RuntimeError(f"kernels for {name} cannot run here")
-        for family in registry.FAMILIES:
-            module = importlib.import_module(registry.module(family.name, tier))
-            _plan.add_kernels(tier.level, module.tables())
+        for index, family in enumerate(registry.FAMILIES):
+            if has(family.name, name):
+                module = importlib.import_module(registry.module(family.name, tier))
+                # A family beyond the tier computes dtypes in its own way, beside the tier's.
+                _plan.add_kernels(tier.level, index if family.tiers else 0, module.tables())
         _loaded.add(name)
 
 
@@ -95,7 +114,7 @@ def kernel_hash() -> str:
     return "" if active_isa() is None else _plan.code
 
 
-def peak(dtype: str, isa: str, rounds: int = 20_000_000) -> tuple[int, float]:
+def peak(dtype: str, isa: str, rounds: int = 20_000_000, family: str = "gemm") -> tuple[int, float]:
     """Run multiply-adds in registers alone: the most that one core can do.
 
     Parameters
@@ -104,6 +123,8 @@ def peak(dtype: str, isa: str, rounds: int = 20_000_000) -> tuple[int, float]:
         Registry names.
     rounds : int
         Length of the loop.
+    family : str
+        Whose multiply-adds: ``vnni`` and ``bf16`` have their own.
 
     Returns
     -------
@@ -114,5 +135,7 @@ def peak(dtype: str, isa: str, rounds: int = 20_000_000) -> tuple[int, float]:
     """
     load(isa)
     start = time.perf_counter()
-    flops = _plan.peak(registry.isa(isa).level, registry.dtype(dtype).code, rounds)
+    index = [row.name for row in registry.FAMILIES].index(family)
+    table = index if registry.FAMILIES[index].tiers else 0
+    flops = _plan.peak(registry.isa(isa).level, table, registry.dtype(dtype).code, rounds)
     return flops, time.perf_counter() - start

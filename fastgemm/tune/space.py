@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .. import registry
+from ..kernels import has as runnable
 from ..problem import Config, Problem
 from .search_space import Point, SearchSpace
 
@@ -141,7 +142,7 @@ class Space(SearchSpace[Config]):
         """Return the configuration at some coordinates; None where there is none."""
         value = {name: self.values[name][index] for name, index in point.items()}
         kernel, team, pack = value["kernel"], value["team"], value["pack"]
-        if kernel.family != "gemm":
+        if kernel.family in ("gemv", "small"):
             # The other families have one way to pack and no blocks: one point stands for all.
             if any(point[name] != index for name, index in self._rest.items()):
                 return None
@@ -166,6 +167,8 @@ class Space(SearchSpace[Config]):
         dt, tier, start = self.problem.row, registry.isa(self.start.isa), self.start
         kernels = [Kernel(start.family, start.isa, start.mr, start.nr)]
         for family in registry.FAMILIES:
+            if not (registry.computes(family.name, dt) and runnable(family.name, tier.name)):
+                continue
             sizes = registry.tiles(dt, tier) if family.name != "gemv" else ((0, 0),)
             kernels += [Kernel(family.name, tier.name, mr, nr) for mr, nr in sizes]
         lanes = registry.lanes(dt, tier)
@@ -200,7 +203,7 @@ class Space(SearchSpace[Config]):
         The blocks rest at the start's and the packing at the first that suits a gemm kernel, so
         that a configuration of another family has neighbours in gemm.
         """
-        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family == "gemm")
+        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family not in ("gemv", "small"))
         blocks = {name: self.values[name].index(getattr(self.start, name)) for name in ORDERED}
         legal = [
             index

@@ -1,0 +1,124 @@
+"""Products whose result is of another type than the operands, or whose operands are of two: no operand is converted."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _matmul, _mixed
+
+Array = NDArray[Any]
+_BYTES = (np.dtype("i1"), np.dtype("u1"))
+_HALF, _SINGLE, _INT32 = np.dtype("f2"), np.dtype("f4"), np.dtype("i4")
+_REAL_OF = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
+
+
+def wider(a: Array, b: Array, out: Any, dtype: Any) -> Array | None:
+    """Return the product of two arrays where a row of the registry names both types; None to decline.
+
+    Parameters
+    ----------
+    a, b : ndarray
+        What `fastgemm.matmul` was given.
+    out : ndarray or None
+    dtype : dtype or None
+        What it was asked for; None: what NumPy would choose.
+    """
+    if out is not None and type(out) is not np.ndarray:
+        return None
+    if a.dtype.kind == "c" or b.dtype.kind == "c":
+        return _with_complex(a, b, out) if dtype is None else None
+    try:
+        asked = None if dtype is None else np.dtype(dtype)
+    except TypeError:
+        return None
+    if asked is None and out is not None:
+        # Integers wrap in their own width, whatever they are written to.
+        if a.dtype.kind in "iu":
+            return None
+        asked = out.dtype
+    found = _row(a.dtype, b.dtype, asked)
+    if found is None or (out is not None and out.dtype != found[1]):
+        return None
+    return stacked(a, b, out, *found)
+
+
+def _row(a: np.dtype[Any], b: np.dtype[Any], asked: np.dtype[Any] | None) -> tuple[str, np.dtype[Any]] | None:
+    """Name of the row and type of the result."""
+    if a in _BYTES and b in _BYTES:
+        return ("i8_i32", _INT32) if asked == _INT32 else None
+    if a != b or not a.isnative:
+        return None
+    if a == _HALF:
+        return ("f16_f32", _SINGLE) if asked == _SINGLE else None
+    if a.name == "bfloat16" and "ml_dtypes" in sys.modules:
+        if asked is None or asked == _SINGLE:
+            return "bf16_f32", _SINGLE
+        return ("bf16", a) if asked == a else None
+    return None
+
+
+def stacked(a: Array, b: Array, out: Array | None, row: str, result: np.dtype[Any]) -> Array | None:
+    """Return the product of vectors, matrices or stacks by a row of the registry; None where that takes NumPy."""
+    if not (a.ndim and b.ndim and a.size and b.size and a.flags.aligned and b.flags.aligned):
+        return None
+    left, right = a if a.ndim > 1 else a[None], b if b.ndim > 1 else b[:, None]
+    if left.shape[-1] != right.shape[-2]:
+        return None
+    try:
+        lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        return None
+    shape = (*lead, left.shape[-2], right.shape[-1])
+    short = (*lead, *shape[-2 + (a.ndim == 1) : len(shape) - (b.ndim == 1)])
+    if out is not None:
+        usable = out.shape == short and out.flags.behaved
+        if not usable or np.may_share_memory(a, out) or np.may_share_memory(b, out):
+            return None
+    made = np.empty(short, result) if out is None else out
+    full = made
+    if a.ndim == 1:
+        full = full[..., None, :] if b.ndim > 1 else full[..., None]
+    if b.ndim == 1:
+        full = full[..., None]
+    for x, y, z in items(left, right, full):
+        if not _mixed.product(x, y, z, row):
+            return None
+    return made if made.ndim or out is not None else made[()]
+
+
+def items(left: Array, right: Array, out: Array) -> list[tuple[Array, Array, Array]]:
+    """Cut stacks of any depth into what a plan takes: matrices, or stacks of one dimension."""
+    lead = out.shape[:-2]
+    if len(lead) == 0:
+        return [(left, right, out)]
+    left = np.broadcast_to(left, (*lead, *left.shape[-2:]))
+    right = np.broadcast_to(right, (*lead, *right.shape[-2:]))
+    return [(left[at], right[at], out[at]) for at in np.ndindex(*lead[:-1])]
+
+
+def _with_complex(a: Array, b: Array, out: Array | None) -> Array | None:
+    """Return a real matrix times a complex one, or the other way round, as real products of the parts."""
+    if out is not None or not (a.ndim == b.ndim == 2 and a.size and b.size and a.shape[1] == b.shape[0]):
+        return None
+    real, number = (a, b) if b.dtype.kind == "c" else (b, a)
+    if number.dtype not in _REAL_OF or _REAL_OF[number.dtype] != real.dtype:
+        return None
+    if not (number.dtype.isnative and real.dtype.isnative):
+        return None
+    made = np.empty((a.shape[0], b.shape[1]), number.dtype)
+    if real is a and number.strides[1] == number.itemsize:
+        # Interleaved parts are twice as many columns.
+        _matmul.matmul(a, number.view(real.dtype), out=made.view(real.dtype))
+        return made
+    for part in ("real", "imag"):
+        piece = getattr(number, part)
+        left, right = (a, piece) if real is a else (piece, b)
+        _matmul.matmul(left, right, out=getattr(made, part))
+    return made
+
+
+_matmul.set_wider(wider)

@@ -1,0 +1,241 @@
+"""Dot products of bytes and quantised products: exact, and as ONNX defines them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import hypothesis
+import hypothesis.extra.numpy as hnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from oracle import same
+
+import fastgemm
+from fastgemm import dispatch, heuristic, kernels, registry
+from fastgemm.problem import Config, Problem
+
+onnx = pytest.importorskip("onnx")
+PAIRS = list(itertools.product(("i1", "u1"), repeat=2))
+SHAPES = [(1, 1, 1), (3, 5, 7), (16, 16, 16), (17, 33, 65), (1, 300, 200), (300, 1, 200), (20, 30, 3001), (5, 6, 20000)]
+
+
+def configs() -> list[Any]:
+    """Every family that computes bytes with sums of 32 bits, on every tier that runs here."""
+    row = registry.dtype("i8_i32")
+    return [
+        pytest.param(family.name, tier.name, id=f"{family.name}_{tier.name}")
+        for family, tier in registry.modules()
+        if family.name != "gemv" and registry.computes(family.name, row)
+        if tier in kernels.runnable() and kernels.has(family.name, tier.name)
+    ]
+
+
+def full(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    """Bytes of the whole range, every fourth of them at an end of it."""
+    rng = np.random.default_rng(seed)
+    ends = np.iinfo(dtype)
+    found = rng.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)
+    edges = rng.random(shape)
+    found[edges < 0.125] = ends.min
+    found[edges > 0.875] = ends.max
+    return found
+
+
+def wide(x: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray:
+    return x.astype("i4") - (0 if zero is None else zero.astype("i4"))
+
+
+@pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
+@pytest.mark.parametrize(("family", "isa"), configs())
+def test_exact(family: str, isa: str, kind_a: str, kind_b: str) -> None:
+    """Any signs, layouts, zero points, and k: no saturation, no rounding."""
+    mr, nr = registry.tiles(registry.dtype("i8_i32"), registry.isa(isa))[0]
+    for kc in (64, 1 << 20):
+        with dispatch.forced(Config(family, isa, mr, nr, kc=kc, nc=2 * nr, pack="ab")):
+            for (m, n, k), a_order, b_order in itertools.product(SHAPES, "CF", "CF"):
+                a, b = full((m, k), kind_a, 1).copy(a_order), full((k, n), kind_b, 2).copy(b_order)
+                assert np.array_equal(fastgemm.matmul(a, b, dtype=np.int32), wide(a) @ wide(b))
+                rows, columns = full((m,), kind_a, 3), full((n,), kind_b, 4)
+                want = wide(a, rows[:, None]) @ wide(b, columns)
+                assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), want)
+                assert np.array_equal(fastgemm.matmul_integer(a, b, rows[0]), wide(a, rows[:1]) @ wide(b))
+                assert np.array_equal(fastgemm.matmul_integer(a, b, None, columns[0]), wide(a) @ wide(b, columns[:1]))
+
+
+def test_the_same_as_numpy() -> None:
+    a, b = full((4, 5, 6), "i1", 1), full((4, 6, 3), "i1", 2)
+    same(lambda f: f(a, b, dtype=np.int32))
+    same(lambda f: f(a[0], b, dtype="i4"))
+    same(lambda f: f(a[0, 0], b[0], dtype="i4"))
+    same(lambda f: f(a[0], b[0, :, 0], dtype="i4"))
+    same(lambda f: f(a[0], b[0], out=np.zeros((5, 3), "i4")))
+    same(lambda f: f(a[0], b[0].view("u1"), dtype="i4"))
+
+
+def test_stacks_with_zero_points_of_their_own() -> None:
+    a, b = full((2, 3, 4, 9), "u1", 1), full((3, 9, 5), "i1", 2)
+    rows, columns = full((2, 3, 4, 1), "u1", 3), full((3, 1, 5), "i1", 4)
+    assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), wide(a, rows) @ wide(b, columns))
+    assert np.array_equal(fastgemm.matmul_integer(a, b), wide(a) @ wide(b))
+    assert fastgemm.matmul_integer(a[0, 0, 0], b[0, :, 0]) == wide(a[0, 0, 0]) @ wide(b[0, :, 0])
+
+
+@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.given(st.data(), st.sampled_from(PAIRS))
+def test_any_bytes(data: st.DataObject, kinds: tuple[str, str]) -> None:
+    m, n, k = (data.draw(st.integers(1, 20)) for _ in range(3))
+    a, b = data.draw(hnp.arrays(kinds[0], (m, k))), data.draw(hnp.arrays(kinds[1], (k, n)))
+    rows = data.draw(hnp.arrays(kinds[0], (m,)))
+    assert np.array_equal(fastgemm.matmul_integer(a, b, rows), wide(a, rows[:, None]) @ wide(b))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_share_k(threads: int) -> None:
+    a, b = full((6, 9001), "i1", 1), full((9001, 40), "u1", 2)
+    problem = Problem("i8_i32", 6, 40, 9001, threads=2)
+    with dispatch.forced(heuristic.config(problem).replace(split="k", threads=threads)), fastgemm.threads(threads):
+        assert np.array_equal(fastgemm.matmul_integer(a, b, 3, 7), (wide(a) - 3) @ (wide(b) - 7))
+
+
+def test_refusals() -> None:
+    a = np.ones((2, 2), "i1")
+    with pytest.raises(TypeError, match="int8 or uint8"):
+        fastgemm.matmul_integer(a.astype("i4"), a)
+    with pytest.raises(ValueError, match="from -128 to 127"):
+        fastgemm.matmul_integer(a, a, 200)
+    with pytest.raises(ValueError, match="shape"):
+        fastgemm.matmul_integer(a, a, np.zeros(3, "i1"))
+    with pytest.raises(ValueError, match="inner sizes"):
+        fastgemm.matmul_integer(a, np.ones((3, 2), "i1"))
+    with pytest.raises(TypeError, match="y_zero_point"):
+        fastgemm.qlinear_matmul(a, 1.0, None, a, 1.0, None, 1.0, 0)
+
+
+# ---- as ONNX defines them -------------------------------------------------------------------------------------------
+
+
+def reference(kind: str, *inputs: np.ndarray, outputs: int = 1) -> Any:
+    """What the onnx package's evaluator answers for one node."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"x{i}" for i in range(len(inputs))]
+    results = [f"y{i}" for i in range(outputs)]
+    node = onnx.helper.make_node(kind, names, results)
+    values = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), None)
+              for n, x in zip(names, inputs, strict=True)]
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.UNDEFINED, None) for n in results]
+    graph = onnx.helper.make_graph([node], "g", values, ends)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    return ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+
+
+@pytest.mark.parametrize("scale", ["f4", "f2"])
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_qlinear_matmul_nodes(depth: int, kind: str, scale: str) -> None:
+    """The operands of ONNX's node tests, and of a larger product."""
+    a = np.array([[208, 236, 0, 238], [3, 214, 255, 29]]).astype(kind)
+    b = np.array([[152, 51, 244], [60, 26, 255], [0, 127, 246], [127, 254, 247]]).astype(kind)
+    big = [full((30, 70), kind, 1), full((70, 40), kind, 2)]
+    for left, right in ((a, b), big):
+        if depth == 3:
+            left, right = np.stack([left, left[::-1]]), np.stack([right, right])
+        zeros = [np.array(z).astype(kind) for z in (113, 114, 118)]
+        scales = [np.array(s, scale) for s in (0.0066, 0.00705, 0.0107)]
+        inputs = (left, scales[0], zeros[0], right, scales[1], zeros[1], scales[2], zeros[2])
+        (want,) = reference("QLinearMatMul", *inputs)
+        got = fastgemm.qlinear_matmul(*inputs)
+        assert got.dtype == want.dtype
+        assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_scales_of_rows_and_columns(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    a, b = full((21, 50), kind, 1), full((50, 33), kind, 2)
+    sa, sb = (rng.random(n).astype("f4") * 0.01 + 0.001 for n in (21, 33))
+    zero = np.array(5, kind)
+    total = wide(a) @ wide(b)
+    for left, right in ((sa[:, None], sb), (sa[:, None], sb[:1]), (sa[:1], sb)):
+        want = np.rint(total * (left * right / np.float32(0.02)).astype("f8") + 5)
+        ends = np.iinfo(kind)
+        got = fastgemm.qlinear_matmul(a, left.ravel(), None, b, right, None, np.float32(0.02), zero)
+        assert np.array_equal(got, want.clip(ends.min, ends.max).astype(kind))
+    per_row = fastgemm.qlinear_matmul(a, sa, None, b, sb, None, sa + np.float32(0.01), np.full(21, 5, kind))
+    want = np.rint(total * (sa[:, None] * sb / (sa + np.float32(0.01))[:, None]).astype("f8") + 5)
+    assert np.array_equal(per_row, want.clip(ends.min, ends.max).astype(kind))
+
+
+def test_matmul_integer_node() -> None:
+    a = np.array([[11, 7, 3], [10, 6, 2], [9, 5, 1], [8, 4, 0]], "u1")
+    b = np.array([[1, 4], [2, 5], [3, 6]], "u1")
+    inputs = (a, b, np.array([12], "u1"), np.array([0], "u1"))
+    assert np.array_equal(fastgemm.matmul_integer(*inputs), reference("MatMulInteger", *inputs)[0])
+
+
+def test_dynamic_quantize_linear_nodes() -> None:
+    cases = ([0, 2, -3, -2.5, 1.34, 0.5], [-1.0, -2.1, -1.3, -2.5, -3.34, -4.0], [1, 2.1, 1.3, 2.5, 3.34, 4.0], [0, 0])
+    for values in cases:
+        x = np.array(values, "f4")
+        got = fastgemm.dynamic_quantize_linear(x)
+        if x.any():
+            want = reference("DynamicQuantizeLinear", x, outputs=3)
+            assert [np.array_equal(g, w) for g, w in zip(got, want, strict=False)] == [True] * 3
+        assert np.all(np.abs((got.values.astype("f4") - got.zero_point) * got.scale - x) <= got.scale * 1.01)
+
+
+def test_weights_by_channel() -> None:
+    w = np.random.default_rng(0).standard_normal((50, 20)).astype("f4")
+    for axis in (0, 1, -1):
+        q = fastgemm.quantize_weights(w, axis)
+        back = np.moveaxis(np.moveaxis(q.values, axis, -1) * q.scale, -1, axis)
+        assert np.isclose(np.abs(back - w).max(), q.error)
+        assert q.error <= q.scale.max() / 2 * 1.0001
+    with pytest.raises(ValueError, match="finite"):
+        fastgemm.quantize_weights([np.inf])
+
+
+# ---- halves and mixed operands --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_halves_to_single(kind: Any) -> None:
+    """Nothing is rounded to a half on the way."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(kind) for s in ((3, 20, 70), (70, 40)))
+    want = a.astype("f8") @ b.astype("f8")
+    limit = 70 * 2.0**-23 * (np.abs(a.astype("f8")) @ np.abs(b.astype("f8")))
+    for got in (fastgemm.matmul(a, b, dtype=np.float32), fastgemm.matmul(a, b, out=np.zeros((3, 20, 40), "f4"))):
+        assert got.dtype == np.float32
+        assert np.all(np.abs(got - want) <= limit)
+    half = fastgemm.matmul(a, b, dtype=kind)
+    assert half.dtype == kind
+    assert np.all(np.abs(half.astype("f8") - want) <= limit + float(ml_dtypes.finfo(kind).eps) * np.abs(want))
+
+
+def test_native_bfloat16_accuracy() -> None:
+    """Its documented difference: subnormal numbers count as zero."""
+    kind = ml_dtypes.bfloat16
+    a = np.full((4, 64), 1e-39, kind)
+    b = np.full((64, 4), 1.0, kind)
+    got = fastgemm.matmul(a, b)
+    assert np.all(np.abs(got - 64e-39) <= 64 * 1.2e-38)
+    special = np.array([[np.inf, 1.0], [np.nan, 1.0]], kind)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(fastgemm.matmul(special, b[:2]), special.astype("f4") @ b[:2].astype("f4"))
+
+
+@pytest.mark.parametrize(("real", "number"), [("f4", "c8"), ("f8", "c16")])
+def test_real_with_complex(real: str, number: str) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (7, 9)).astype(real)
+    b = (rng.integers(-4, 5, (9, 5)) + 1j * rng.integers(-4, 5, (9, 5))).astype(number)
+    same(lambda f: f(a, b))
+    same(lambda f: f(b.T, a.T))
+    same(lambda f: f(a, b.copy("F")))
+    same(lambda f: f(a.copy("F"), b[:, ::2]))
+    infinite = np.full((9, 5), np.inf, number)
+    assert not np.isnan(fastgemm.matmul(np.abs(a) + 1, infinite).real).any()
