@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastgemm import registry
+from fastgemm import cpu, registry
 from fastgemm.problem import Config, Problem
 from fastgemm.tune import strategies
-from fastgemm.tune.networks import ActorCritic, Adam
+from fastgemm.tune.kernel_nests import described
+from fastgemm.tune.nested import NestedSpace
+from fastgemm.tune.nests import Nests, cycles, moved
+from fastgemm.tune.networks import ActorCritic, Adam, Controller
 from fastgemm.tune.search_space import LISTED, Point, SearchSpace
 from fastgemm.tune.space import Space
 from fastgemm.tune.strategies import gbfs, na2c
@@ -166,6 +169,22 @@ def test_the_gradient_of_actor_and_critic_is_that_of_the_loss() -> None:
             assert gradient[name][at] == pytest.approx((losses[0] - losses[1]) / 2e-6, abs=1e-6)
 
 
+def test_the_gradient_of_the_controller_is_that_of_its_loss() -> None:
+    rng = np.random.default_rng(2)
+    controller = Controller([3, 2, 4], rng, hidden=4)
+    choices = np.array([controller.draw(rng) for _ in range(5)])
+    advantage = rng.normal(size=5)
+    gradient = controller.gradient(choices, advantage)
+    for name, array in controller.weights.items():
+        for at in np.ndindex(array.shape):
+            was, losses = array[at], []
+            for step in (1e-6, -1e-6):
+                array[at] = was + step
+                losses.append(controller.loss(choices, advantage))
+            array[at] = was
+            assert gradient[name][at] == pytest.approx((losses[0] - losses[1]) / 2e-6, abs=1e-6)
+
+
 def test_the_actor_learns_which_move_pays() -> None:
     """With the advantage's sign the wrong way round, the move that pays would die out."""
     rng = np.random.default_rng(1)
@@ -279,3 +298,37 @@ def test_actor_and_critic_leave_no_point_in_reach_of_the_best() -> None:
         near |= {other for config in near for other in grid.neighbours(config)}
     assert near <= set(found)
     assert len(found) < len(grid)
+
+
+# ---- the analytic model
+
+
+def test_what_fits_moves_once_and_what_does_not_moves_again() -> None:
+    order, size = ("m", "n", "k"), 64.0
+    nests = Nests(order, np.array([[size, size, size]]), itemsize=64, lanes=1)
+    whole = size * size * 64
+    assert moved(nests, 1 << 30)[0] == 4 * whole  # A and B once, C in and out
+    # Of B, which does not fit, a column at a time comes in for every row of A, and a row of A once.
+    assert moved(nests, 1 << 14)[0] == whole + size * whole + 2 * whole
+
+
+def test_the_loops_of_a_kernel_cover_the_product() -> None:
+    problem = Problem("f32", 130, 70, 3000, threads=2)
+    for config in Space(problem, Config("gemm", "v3", 6, 16)).all():
+        extents = described(problem, [config]).extents()
+        shares = {name: config.threads if config.split == name else 1 for name in "mnk"}
+        for name, size in (("m", 130), ("n", 70), ("k", 3000)):
+            assert extents[name][0, 0] == pytest.approx(-(-size // shares[name]))
+
+
+def test_the_model_measures_tilings_that_use_registers_first() -> None:
+    space = NestedSpace(512, 512, 512)
+    found = list(run("model", space, lambda state: 1.0, 10))
+    untiled, *ranked = cycles(space.nests([space.start, *found]), cpu.caches())
+    assert all(untiled > 3 * other for other in ranked)
+    assert ranked == sorted(ranked)
+
+
+def test_the_model_needs_a_space_with_loops() -> None:
+    with pytest.raises(NotImplementedError, match="Grid"):
+        next(strategies.load("model").search(Grid(), random.Random(0)))

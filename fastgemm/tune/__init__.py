@@ -21,7 +21,9 @@ One idea a module:
 ``search_space`` what any space is to a strategy: points, moves, coordinates
 ``nested``       the papers' nested tilings and a kernel that runs them, to compare strategies on
 ``tables``       recorded times of all of them, so that a search can be replayed without a clock
-``networks``     Adam, actor and critic in NumPy, for strategies that learn by reward
+``nests``        loop nests as arrays, and their cost by data movement
+``kernel_nests`` the nests of the library's own configurations
+``networks``     small networks in NumPy, for strategies that learn by reward
 ``measure``      `Measurement`, what a runner is, and the one that replays a table
 ``live``         the runner that times kernels in a worker process, and watches it
 ``worker``       that process: it runs candidates, checks and times them

@@ -67,7 +67,7 @@ Ctrl-C keeps every shape that is finished. Leave the machine alone while tuning:
 report says when its times were too unsteady to see small gains.
 """
 
-EXTRAS = ("rich", "scipy", "optuna")
+EXTRAS = ("rich", "scipy", "optuna", "cmaes")
 
 # What --quick means.
 QUICK_SHAPES = 10

@@ -24,9 +24,13 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import kernels, registry
+from .nests import Nests
 from .search_space import Point, SearchSpace
 
 DEPTHS = {"m": 4, "k": 2, "n": 4}
+
+# The loops, outermost first, with the factor that bounds each.
+LOOPS = (("m", 0), ("n", 0), ("m", 1), ("n", 1), ("k", 0), ("m", 2), ("n", 2), ("k", 1), ("m", 3), ("n", 3))
 
 # 2^40 elements would be the largest size of a problem; 2^15 squared floats take 4 GiB.
 MAX_POWER = 15
@@ -136,6 +140,14 @@ class NestedSpace(SearchSpace[State]):
         factors[i] *= 2
         factors[j] //= 2
         return config._replace(**{name: tuple(factors)})
+
+    def nests(self, configs: Sequence[State]) -> Nests:
+        """Return the ten loops of each state."""
+        trips = np.array([[getattr(state, name)[i] for name, i in LOOPS] for state in configs], float)
+        tier = kernels.active_isa()
+        lanes, registers = (tier.vector_bytes // 4, tier.registers // 2) if tier else (1, 1)
+        order = tuple(name for name, _ in LOOPS)
+        return Nests(order, trips.reshape(len(configs), len(LOOPS)), itemsize=4, lanes=lanes, registers=registers)
 
     def vector(self, config: State) -> list[float]:
         """Return the logarithm of every factor as a share of its dimension's, from -0.5 to 0.5.

@@ -1,4 +1,4 @@
-"""Small networks in NumPy for strategies that learn by reward: Adam, and an actor and a critic that share a layer."""
+"""Small networks in NumPy for strategies that learn by reward: Adam, actor and critic on one layer, a controller."""
 
 from __future__ import annotations
 
@@ -98,3 +98,83 @@ class ActorCritic:
             "critic": hidden.T @ values,
             "critic0": values.sum(axis=0),
         }
+
+
+class Controller:
+    """A recurrent network that chooses one coordinate after the other.
+
+    Parameters
+    ----------
+    sizes : list of int
+        Number of values of every coordinate.
+    rng : numpy.random.Generator
+        Of the first weights.
+    hidden : int
+        Recurrent units.
+    """
+
+    def __init__(self, sizes: list[int], rng: np.random.Generator, hidden: int = 32) -> None:
+        self.sizes = sizes
+        self.hidden = hidden
+        self.weights: Arrays = {"again": rng.normal(0, 1 / np.sqrt(hidden), (hidden, hidden))}
+        for at, size in enumerate(sizes):
+            # What a coordinate's unit hears of itself, and what its choice says to the next.
+            self.weights[f"own{at}"] = rng.normal(0, 0.1, hidden)
+            self.weights[f"said{at}"] = rng.normal(0, 0.1, (size, hidden))
+            self.weights[f"out{at}"] = rng.normal(0, 0.1, (hidden, size))
+            self.weights[f"bias{at}"] = np.zeros(size)
+
+    def _state(self, at: int, before: np.ndarray, choice: np.ndarray | None) -> np.ndarray:
+        w = self.weights
+        inner = before @ w["again"] + w[f"own{at}"]
+        if choice is not None:
+            inner = inner + w[f"said{at - 1}"][choice]
+        found: np.ndarray = np.tanh(inner)
+        return found
+
+    def _policy(self, at: int, state: np.ndarray) -> np.ndarray:
+        logits = state @ self.weights[f"out{at}"] + self.weights[f"bias{at}"]
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        policy: np.ndarray = odds / odds.sum(axis=1, keepdims=True)
+        return policy
+
+    def draw(self, rng: np.random.Generator) -> list[int]:
+        """Return an index for every coordinate."""
+        state, choice = np.zeros((1, self.hidden)), None
+        found: list[int] = []
+        for at, size in enumerate(self.sizes):
+            state = self._state(at, state, choice)
+            found.append(int(rng.choice(size, p=self._policy(at, state)[0])))
+            choice = np.array(found[-1:])
+        return found
+
+    def loss(self, choices: np.ndarray, advantage: np.ndarray) -> float:
+        """Return the sum of ``-log policy * advantage`` over rows of choices."""
+        state, total = np.zeros((len(choices), self.hidden)), 0.0
+        for at in range(len(self.sizes)):
+            state = self._state(at, state, choices[:, at - 1] if at else None)
+            chosen = self._policy(at, state)[np.arange(len(choices)), choices[:, at]]
+            total -= float(np.sum(np.log(chosen) * advantage))
+        return total
+
+    def gradient(self, choices: np.ndarray, advantage: np.ndarray) -> Arrays:
+        """Gradient of `loss`, backwards through the coordinates."""
+        w = self.weights
+        states = [np.zeros((len(choices), self.hidden))]
+        for at in range(len(self.sizes)):
+            states.append(self._state(at, states[-1], choices[:, at - 1] if at else None))
+        found = {name: np.zeros_like(array) for name, array in w.items()}
+        later = np.zeros_like(states[0])
+        for at in reversed(range(len(self.sizes))):
+            before, state = states[at], states[at + 1]
+            logits = self._policy(at, state) * advantage[:, None]
+            logits[np.arange(len(choices)), choices[:, at]] -= advantage
+            found[f"out{at}"] = state.T @ logits
+            found[f"bias{at}"] = logits.sum(axis=0)
+            inner = (logits @ w[f"out{at}"].T + later) * (1 - state**2)
+            found[f"own{at}"] = inner.sum(axis=0)
+            found["again"] += before.T @ inner
+            if at:
+                np.add.at(found[f"said{at - 1}"], choices[:, at - 1], inner)
+            later = inner @ w["again"].T
+        return found

@@ -7,7 +7,8 @@ other that is to be searched.  A strategy that asks for nothing else works on al
   Not every combination is a point.
 * It has *moves*, a fixed list for the whole space, of which some lead nowhere from here: `move`, `neighbours`.
   They connect the space, and every one can be undone.
-* It has a *vector* of numbers of about unit size, for networks.
+* It has a *vector* of numbers of about unit size, for networks, and a *nest* of loops, for models that know what
+  loops and caches are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
+
+from .nests import Nests
 
 C = TypeVar("C", bound=Hashable)
 
@@ -63,6 +66,10 @@ class SearchSpace(ABC, Generic[C]):
     @abstractmethod
     def move(self, config: C, number: int) -> C | None:
         """Return the point that a move leads to; None where it leads nowhere."""
+
+    def nests(self, configs: Sequence[C]) -> Nests:
+        """Return the loops of some points, for a model; a space that has none says so."""
+        raise NotImplementedError(f"{type(self).__name__} describes no loops, which the strategy needs")
 
     def all(self) -> Iterator[C]:
         """Every point once."""

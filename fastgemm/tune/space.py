@@ -18,12 +18,14 @@ rows with a packed B, so these two have few values.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import registry
 from ..kernels import has as runnable
 from ..problem import Config, Problem
+from .kernel_nests import described
+from .nests import Nests
 from .search_space import Point, SearchSpace
 
 # Rows of A that stay in L2.  60 to 128 rows are best with KC = 1024 and the curve is flat there;
@@ -155,6 +157,10 @@ class Space(SearchSpace[Config]):
         if config.misfit(self.problem) is not None:
             return None
         return None if self._overstaffed(config) and config != self.start else config
+
+    def nests(self, configs: Sequence[Config]) -> Nests:
+        """Return the loops of some configurations, as one thread runs them."""
+        return described(self.problem, configs)
 
     def _overstaffed(self, config: Config) -> bool:
         """Whether threads would have nothing to do, so that a smaller team does the same."""
