@@ -6,6 +6,7 @@ The way of a call::
     NumPy's own ``@``       numpy_loops.py           after install(); the loops are in _install.pyx
     dot, tensordot, einsum  products.py, einstein.py, each contraction by _contraction.pyx
     qlinear_matmul          quantized.py, mixed.py   results of another type than the operands: _mixed.pyx
+    linear                  layer.py, epilogues.py; what follows the product is in kernels/epilogue.pyx.tp
         |
      Problem                problem.py               dtype, sizes, layout, threads
         |
@@ -28,6 +29,7 @@ from .blas import gemm
 from .dispatch import deterministic
 from .einstein import einsum
 from .introspect import explain, show_config
+from .layer import linear
 from .numpy_loops import install, installed, is_installed, uninstall
 from .products import dot, inner, tensordot
 from .quantized import dynamic_quantize_linear, matmul_integer, qlinear_matmul, quantize_weights
@@ -50,6 +52,7 @@ __all__ = [
     "install",
     "installed",
     "is_installed",
+    "linear",
     "matmul",
     "matmul_integer",
     "qlinear_matmul",

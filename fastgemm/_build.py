@@ -57,7 +57,9 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
-RUNTIME = (*DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", "fastgemm._mixed")
+RUNTIME = (
+    *DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", "fastgemm._mixed", "fastgemm._linear"
+)
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)
 # For kernels of one shape: their microkernels are inlined, and short loops over k disappear.  Not longer ones: f64
@@ -70,7 +72,7 @@ SPECIAL_FLAGS = [
 # What kernel modules include.
 KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
-    "kernels/transpose.pxd", "kernels/dot.pxd",
+    "kernels/transpose.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"
@@ -212,6 +214,10 @@ def rendered(registry: Any) -> dict[str, str]:
         for tier in registry.ISAS
         for made in registry.special_modules(tier)
     }
+    own |= {
+        registry.module("epilogue", tier): render(PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier)
+        for tier in registry.ISAS
+    }
     return own | {
         registry.module(family.name, tier): render(
             PACKAGE / family.template,
@@ -277,6 +283,7 @@ class BuildExt(build_ext):
                 if (asked := registry.beyond(family, tier)) is not None
             ]
             named.append((nested_module(tier), tier.vector_bytes, NESTED, [], []))
+            named.append((registry.module("epilogue", tier), tier.vector_bytes, registry.EPILOGUE_TEMPLATE, [], []))
             for made in registry.special_modules(tier):
                 template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
                 named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS, []))

@@ -2,7 +2,7 @@
 
 from numpy cimport ndarray, npy_intp
 
-from fastgemm.driver.abi cimport offset_t, quant_t
+from fastgemm.driver.abi cimport finish_t, offset_t, quant_t
 
 ctypedef void (*loop_t)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
 
@@ -41,6 +41,10 @@ cdef struct extra_t:
 cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp* steps,
                      const extra_t* extra) noexcept nogil
 cdef bint taken(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil
+
+# c = finish(a @ b); False where no kernel takes it.  Two-dimensional arrays of one float dtype, aligned, not empty,
+# `c` in C order and overlapping neither of the others.  No floating-point error is reported.
+cdef int finished(ndarray a, ndarray b, ndarray c, finish_t finish, const void* terms) except -1
 
 # What can fail in a first call.
 cdef int make_ready() except -1

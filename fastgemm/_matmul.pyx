@@ -16,6 +16,7 @@ from libc.stdlib cimport malloc
 cimport numpy as cnp
 from numpy cimport npy_intp
 
+from fastgemm.driver.abi cimport finish_t
 from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t, problem_of
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.structs cimport call_t, letter, plan_t
@@ -118,7 +119,8 @@ cdef int describe(
         call.cs_b = 0
     call.c = c.data
     call.step_a = call.step_b = call.step_c = 0
-    call.update = NULL
+    call.finish = NULL
+    call.terms = NULL
     call.offsets = NULL
     call.store.terms = NULL
     call.store.appended = 0
@@ -554,22 +556,42 @@ _look_like_a_ufunc()
 
 # ---- gemm ----------------------------------------------------------------------------------------------------------
 
+cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, call_t* call, key_t* key) except -1:
+    # `describe` for two-dimensional arrays.
+    cdef operand_t oa, ob, oc
+    make_ready()
+    oa.data, oa.rows, oa.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, 0), cnp.PyArray_STRIDE(a, 1)
+    ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
+    oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)
+    return describe(CODES[cnp.PyArray_TYPE(a)], cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
+                    &oa, &ob, &oc, call, key)
+
+
+cdef int finished(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, finish_t finish, const void* terms) except -1:
+    cdef int failed
+    cdef call_t call
+    cdef key_t key
+    if not matrices(a, b, c, &call, &key):
+        return False
+    call.finish, call.terms = finish, terms
+    with nogil:
+        failed = execute(&key, &call)
+    clear_flags()
+    if failed == NO_MEMORY:
+        raise MemoryError("no memory for a workspace")
+    return failed == 0
+
+
 def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha, double complex beta):
     """Compute ``c = alpha * a @ b + beta * c`` in place; return False where no kernel takes it.
 
     The arrays are two-dimensional, of one dtype with kernels, aligned, not empty, and `c` overlaps neither of the
     others: `fastgemm.gemm` sees to it.
     """
-    cdef int code = CODES[cnp.PyArray_TYPE(a)], failed
-    cdef operand_t oa, ob, oc
+    cdef int failed
     cdef call_t call
     cdef key_t key
-    make_ready()
-    oa.data, oa.rows, oa.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, 0), cnp.PyArray_STRIDE(a, 1)
-    ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
-    oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)
-    if not describe(code, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
-                    &oa, &ob, &oc, &call, &key):
+    if not matrices(a, b, c, &call, &key):
         return False
     call.store.alpha_is_one = alpha == 1
     call.store.beta_kind = 0 if beta == 0 else (1 if beta == 1 else 2)

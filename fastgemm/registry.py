@@ -126,6 +126,20 @@ class Dot(NamedTuple):
 STORED = {"s8": 1, "bool": 1, "f16": 2, "bf16": 2}
 
 # 8-bit products are computed in 16 bits, because no CPU multiplies bytes; modulo 256 it is the same.
+class Epilogue(NamedTuple):
+    """What may follow a product, done while a tile of the output lies in L1.
+
+    ``kernel`` is its expression in kernels/epilogue.pyx.tp over vectors ``x``, ``p`` and ``q``, ``meaning`` the same in
+    NumPy, which the tests hold it against.  ``params`` names its numbers and what they are where a call does not say.
+    """
+
+    name: str
+    code: int
+    params: tuple[tuple[str, float], ...]
+    kernel: str
+    meaning: str
+
+
 DTYPES = (
     DType("f32", 0, "float32", "f32", "float", 4),
     DType("f64", 1, "float64", "f64", "double", 8),
@@ -193,6 +207,27 @@ DOTS = {
     ("vnni", "i8_i32"): Dot("vnni", 4, 2),
     ("bf16", "bf16"): Dot("bf16", 2, 0),
 }
+
+
+# What `fastgemm.linear` calls an activation.  Bias and residual are added before it, by the same function.
+EPILOGUES = (
+    Epilogue("none", 0, (), "x", "x"),
+    Epilogue("relu", 1, (), "above(x, zero)", "np.maximum(x, 0)"),
+    Epilogue("leaky_relu", 2, (("p", 0.01),), "if_below(x, zero, x * p, x)", "np.where(x < 0, x * p, x)"),
+    Epilogue("gelu", 3, (), "gelu(x)", "0.5 * x * (1 + erf(x * 0.7071067811865476))"),
+    Epilogue("gelu_tanh", 4, (), "gelu_tanh(x)", "0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))"),
+    Epilogue("silu", 5, (), "x / (1 + exp(-x))", "x / (1 + np.exp(-x))"),
+    Epilogue("sigmoid", 6, (), "one / (1 + exp(-x))", "1 / (1 + np.exp(-x))"),
+    Epilogue("tanh", 7, (), "tanh(x)", "np.tanh(x)"),
+    Epilogue("exp", 8, (), "exp(x)", "np.exp(x)"),
+    Epilogue("erf", 9, (), "erf(x)", "erf(x)"),
+    Epilogue("clip", 10, (("p", 0.0), ("q", 6.0)), "below(above(x, p), q)", "np.minimum(np.maximum(x, p), q)"),
+    Epilogue("scale", 11, (("p", 1.0),), "x * p", "x * p"),
+)
+# Dtypes of outputs that have them; their place here is their place in compiled tables.
+FINISHED = ("f32", "f64")
+# A template that is no family: nothing chooses it, it follows every one of them.
+EPILOGUE_TEMPLATE = "kernels/epilogue.pyx.tp"
 
 
 class Special(NamedTuple):
@@ -325,6 +360,15 @@ def family(name: str) -> Family:
             return row
     known = ", ".join(row.name for row in FAMILIES)
     raise ValueError(f"unknown kernel family {name!r}; known families: {known}")
+
+
+def epilogue(name: str) -> Epilogue:
+    """Return the row of an activation."""
+    for row in EPILOGUES:
+        if row.name == name:
+            return row
+    known = ", ".join(row.name for row in EPILOGUES)
+    raise ValueError(f"unknown activation {name!r}; known activations: {known}")
 
 
 def lanes(dt: DType, tier: Isa) -> int:

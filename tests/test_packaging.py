@@ -75,12 +75,13 @@ def names(command: Any) -> set[str]:
 
 
 DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan")}
-RUNTIME = {"fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", "fastgemm._mixed", *DRIVER}
+RUNTIME = {f"fastgemm._{name}" for name in ("matmul", "install", "contraction", "mixed", "linear")} | DRIVER
 
 
 def tier_modules(*tiers: str) -> set[str]:
     families = {registry.module(f.name, t) for f, t in registry.modules() if t.name in tiers}
     families |= {f"fastgemm.tune._nested_{t}" for t in tiers}
+    families |= {registry.module("epilogue", registry.isa(t)) for t in tiers}
     return families | {made.name for t in tiers for made in registry.special_modules(registry.isa(t))}
 
 

@@ -62,6 +62,9 @@ cdef void macrokernel(
             if direct:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
+                if call.finish != NULL:
+                    call.finish(mr, ((nv - 1) * L + c_tail) // t.part, c, call.rs_c, call.terms,
+                                row + r, (vec + v) * L // t.part)
             else:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
@@ -141,6 +144,7 @@ cdef void blocked_rows(
             p = share(steps, pc, kblocks)
             kc = share(steps, pc + 1, kblocks) - p
             kp = kc + t.appended
+            item.finish = call.finish if pc + 1 == kblocks else NULL
             gap = row_gap(kp * t.part, L)
             p *= t.group
             live_k = min(kc * t.group, plan.k - p)
@@ -232,4 +236,6 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
             p += k
         if not y_direct:
             t.update(1, n, y, 0, call.c + j * call.cs_c * size_c, 0, call.cs_c, &call.store, 0, j)
+        elif call.finish != NULL:
+            call.finish(1, n, y, 0, call.terms, 0, j)
         j += n

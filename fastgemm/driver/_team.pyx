@@ -119,6 +119,7 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
     item.c = partials + part * plan.c_bytes
     item.rs_c, item.cs_c = plan.width * t.length, t.part
     item.store.alpha_is_one, item.store.beta_kind = True, 0
+    item.finish = NULL
     if own.k > 0 and plan.family == FAMILY_GEMV:
         gemv(&own, &item, 0, plan.n, space)
     elif own.k > 0:
@@ -155,6 +156,8 @@ cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, P
     for i in range(live):
         t.update(row1 - row0, plan.n, sums + i * plan.c_bytes, gap, c, call.rs_c, call.cs_c, &store, row0, 0)
         store.beta_kind = 1
+    if call.finish != NULL:
+        call.finish(row1 - row0, plan.n, c, call.rs_c, call.terms, row0, 0)
 
 
 # ---- threads -------------------------------------------------------------------------------------------------------

@@ -85,6 +85,21 @@ ctypedef void (*update_t)(
     const void* tile, Py_ssize_t rs_tile,
     void* c, Py_ssize_t rs_c, Py_ssize_t cs_c, const store_t* store, Py_ssize_t row, Py_ssize_t column) noexcept nogil
 
+# What follows a product, done in place to a finished part of C, of the type that is computed with and with adjacent
+# columns, while it lies in cache: after the last block of k, once.  `terms` are the call's own; `row` and `column`
+# say where in the whole C the part lies.
+ctypedef void (*finish_t)(
+    Py_ssize_t rows, Py_ssize_t columns, void* c, Py_ssize_t rs_c,
+    const void* terms, Py_ssize_t row, Py_ssize_t column) noexcept nogil
+
+# The terms of the epilogues in kernels/epilogue.pyx.tp.
+cdef struct epilogue_t:
+    const void* bias            # one for each column (bias_step 1), or one for all (0); NULL: none
+    Py_ssize_t bias_step
+    const void* residual        # a matrix as C is, with adjacent columns; NULL: none
+    Py_ssize_t rs_residual
+    double p, q                 # the numbers of the activation
+
 # y (1 x n) = x (1 x k) @ B (k x n), added to y where beta_kind is not 0.  y is contiguous; so is
 # x for the column kernel.  x and y are of the type that is computed with, B of the type that is stored.
 ctypedef void (*gemv_t)(

@@ -1,6 +1,6 @@
 """The values that the driver's modules pass to each other, and the arithmetic of cutting a length into parts."""
 
-from fastgemm.driver.abi cimport kernels_t, offset_t, special_t, store_t, update_t
+from fastgemm.driver.abi cimport finish_t, kernels_t, offset_t, special_t, store_t
 
 cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
@@ -23,7 +23,10 @@ cdef struct call_t:
     Py_ssize_t rs_a, cs_a, rs_b, cs_b, rs_c, cs_c
     Py_ssize_t step_a, step_b, step_c
     store_t store
-    update_t update             # how finished tiles go to C; NULL: the table's own
+    # What is done to finished parts of C; NULL: nothing.  Only where C is of the type that is computed with, its
+    # columns are adjacent, alpha is 1 and beta 0, and for one product alone: parts are counted from its beginning.
+    finish_t finish
+    const void* terms           # what `finish` is told
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted
 
 cdef struct grid_t:
@@ -67,7 +70,7 @@ cdef inline bint special_takes(const special_t* s, const call_t* call) noexcept 
     # Whether a kernel of constant strides can do a call of its shape.  A side of length one has any stride.
     return ((s.m == 1 or call.rs_a == s.rs_a and call.rs_c == s.rs_c) and (s.k == 1 or call.cs_a == s.cs_a and
             call.rs_b == s.rs_b) and call.cs_b == s.part and call.cs_c == s.part and
-            call.store.alpha_is_one and call.store.beta_kind == 0 and call.update == NULL and call.offsets == NULL)
+            call.store.alpha_is_one and call.store.beta_kind == 0 and call.finish == NULL and call.offsets == NULL)
 
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:

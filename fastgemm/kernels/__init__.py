@@ -8,6 +8,7 @@ and the tests may load others that the CPU can run.
     gemm.pyx.tp   microkernels, packing, tile stores      simd.pxd   vector types
     gemv.pyx.tp   one row of output                       lanes.pxd  several rows in one vector
     small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
+    epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors
 """
 
 from __future__ import annotations

@@ -1,0 +1,25 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def add_table(level: int, capsule: object) -> None: ...
+def product_into(
+    level: int,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    code: int,
+    bias: NDArray[Any] | None,
+    residual: NDArray[Any] | None,
+    p: float,
+    q: float,
+) -> bool: ...
+def finish_into(
+    level: int,
+    c: NDArray[Any],
+    code: int,
+    bias: NDArray[Any] | None,
+    residual: NDArray[Any] | None,
+    p: float,
+    q: float,
+) -> None: ...

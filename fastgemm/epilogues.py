@@ -1,0 +1,93 @@
+"""Epilogues: what may follow a product, as `registry.EPILOGUES` lists it, and what each row means in NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import registry
+
+Array = NDArray[Any]
+
+
+class Activation(NamedTuple):
+    """A row of `registry.EPILOGUES` and its numbers."""
+
+    row: registry.Epilogue
+    p: float = 0.0
+    q: float = 0.0
+
+
+def _erf(x: Array) -> Array:
+    flat = [math.erf(value) for value in np.asarray(x, "f8").ravel()]
+    return np.asarray(flat, np.result_type(x, np.float16) if x.dtype.kind in "biu" else x.dtype).reshape(np.shape(x))
+
+
+@cache
+def meaning(name: str) -> Callable[..., Array]:
+    """Return the NumPy function of an activation: ``f(x, p, q)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm import epilogues
+    >>> epilogues.meaning("clip")(np.array([-1.0, 3.0, 9.0]), 0.0, 6.0)
+    array([0., 3., 6.])
+    """
+    # The text is the registry's own: it stands there beside the kernel's, so that one row says both.
+    function: Callable[..., Array] = eval(f"lambda x, p, q: {registry.epilogue(name).meaning}", {"np": np, "erf": _erf})
+    return function
+
+
+def activation(given: str | tuple[Any, ...] | None) -> Activation:
+    """Return an activation given by its name, or as ``(name, number, ...)``.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ValueError
+        If there is no such activation, or it does not take so many numbers.
+
+    Examples
+    --------
+    >>> from fastgemm import epilogues
+    >>> made = epilogues.activation(("leaky_relu", 0.2))
+    >>> made.row.name, made.p
+    ('leaky_relu', 0.2)
+    """
+    name, *numbers = given if isinstance(given, tuple) and given else (given,)
+    if given is None:
+        name = "none"
+    if not isinstance(name, str):
+        raise TypeError(f"activation must be a name or (name, number, ...), not {given!r}")
+    row = registry.epilogue(name)
+    if len(numbers) > len(row.params):
+        raise ValueError(f"activation {name!r} takes at most {len(row.params)} numbers, not {len(numbers)}")
+    values = dict(row.params)
+    for (key, _), number in zip(row.params, numbers, strict=False):
+        if isinstance(number, (str, bytes)):
+            raise TypeError(f"activation {name!r} takes numbers, not {number!r}")
+        values[key] = float(number)
+    return Activation(row, values.get("p", 0.0), values.get("q", 0.0))
+
+
+def apply(x: Any, bias: Any, residual: Any, what: Activation) -> Any:
+    """Return ``activation(x + bias + residual)`` by NumPy; None is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm import epilogues
+    >>> epilogues.apply(np.array([-1.0, 2.0]), 0.5, None, epilogues.activation("relu"))
+    array([0. , 2.5])
+    """
+    for operand in (bias, residual):
+        if operand is not None:
+            x = x + operand
+    return meaning(what.row.name)(x, what.p, what.q)

@@ -1,0 +1,180 @@
+"""linear: a product with what a layer does to its result, in one pass over the output."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _linear, epilogues, kernels, registry
+from ._matmul import matmul
+from .epilogues import Activation, Array
+
+_FUSED = frozenset(np.dtype(registry.dtype(name).numpy) for name in registry.FINISHED)
+# What np.asarray takes apart without asking it how it multiplies.
+_PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
+
+
+def linear(
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
+    *,
+    activation: str | tuple[Any, ...] | None = None,
+    residual: ArrayLike | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return ``activation(x @ weight.T + bias + residual)``: `torch.nn.functional.linear`, and what follows it.
+
+    Parameters
+    ----------
+    x : array_like
+        (..., in): any leading dimensions.
+    weight : array_like
+        (out, in), or (in,) for a single output without an axis of its own.
+    bias : array_like, optional
+        (out,), or one number.
+    activation : str or tuple, optional
+        ``"relu"``, ``"leaky_relu"`` (slope 0.01), ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"``,
+        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``.  A tuple gives the numbers:
+        ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
+    residual : array_like, optional
+        Broadcast to the result's shape and added before the activation.
+    out : ndarray, optional
+        Where the result goes; of the result's shape and dtype.  It may overlap the operands.
+
+    Returns
+    -------
+    ndarray
+        (..., out).
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or there is no such activation.
+    TypeError
+        If `out` has another dtype, or complex numbers meet an activation that they do not have.
+
+    Notes
+    -----
+    float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
+    product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
+    float32's exp, erf and tanh are polynomials, within 3 units in the last place; float64's are the C library's.  gelu,
+    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
+
+    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
+    warning is given: infinities and NaN are results.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> x, weight = np.array([[1.0, -2.0]]), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
+    >>> fastgemm.linear(x, weight, np.array([0.0, 1.0, 0.0]), activation="relu")
+    array([[0., 3., 0.]])
+    """
+    what = epilogues.activation(activation)
+    plain = all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, weight, bias, residual))
+    take = np.asarray if plain else np.asanyarray
+    left, right = take(x), take(weight)
+    # Python's numbers keep their weak type.
+    weak = (int, float, complex, type(None))
+    added, shortcut = (given if isinstance(given, weak) else take(given) for given in (bias, residual))
+    shape = _shape(left, right, added, shortcut)
+    _check_out(out, shape)
+    dtype = np.result_type(left, right, *[given for given in (added, shortcut) if given is not None])
+    if dtype.kind == "c" and what.row.name not in ("none", "exp", "tanh"):
+        raise TypeError(f"linear: activation {what.row.name!r} is for real numbers, the product is {dtype}")
+    rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
+    level = _level()
+    if not plain or dtype not in _FUSED or 0 in (rows, inner, columns) or level is None:
+        with np.errstate(all="ignore"):
+            made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
+        finished: Array = _given(np.asarray(made) if plain else made, out)
+        return finished
+    if out is not None and out.dtype != dtype:
+        raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
+    a = np.require(left, dtype, ["ALIGNED"]).reshape(rows, inner)
+    b = np.require(right, dtype, ["ALIGNED"]).reshape(columns, inner).T
+    bias_row = None if added is None else np.require(added, dtype, ["C", "ALIGNED"]).reshape(-1)
+    beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), dtype, ["C", "ALIGNED"])
+    reads = [array for array in (a, b, bias_row, beside) if array is not None]
+    target = out
+    if out is None or not out.flags.carray or any(np.may_share_memory(out, array) for array in reads):
+        target = np.empty(shape, dtype)
+    assert target is not None
+    _fused(level, a, b, target.reshape(rows, columns), bias_row, beside, what)
+    return target if target is out else _given(target, out)
+
+
+def _fused(
+    level: int, a: Array, b: Array, c: Array, bias: Array | None, residual: Array | None, what: Activation
+) -> None:
+    terms = what.row.code, bias, residual, what.p, what.q
+    if not _linear.product_into(level, a, b, c, *terms):
+        with np.errstate(all="ignore"):
+            np.matmul(a, b, out=c)
+        _linear.finish_into(level, c, *terms)
+
+
+@cache
+def _level() -> int | None:
+    # The tier whose epilogues calls use, loaded; None where no tier runs.
+    tier = kernels.active_isa()
+    if tier is not None:
+        load(tier)
+    return None if tier is None else tier.level
+
+
+def load(tier: registry.Isa) -> None:
+    """Load the epilogues of a tier.
+
+    Raises
+    ------
+    RuntimeError
+        If this CPU or this build does not have the tier.
+    """
+    kernels.load(tier.name)
+    module = importlib.import_module(registry.module("epilogue", tier))
+    _linear.add_table(tier.level, module.table())
+
+
+def _shape(left: Array, right: Array, bias: Any, residual: Any) -> tuple[int, ...]:
+    if left.ndim == 0 or right.ndim not in (1, 2):
+        raise ValueError(f"linear: x needs at least one dimension and weight one or two, not {left.ndim}, {right.ndim}")
+    if left.shape[-1] != right.shape[-1]:
+        raise ValueError(f"linear: x has {left.shape[-1]} features, weight takes {right.shape[-1]}")
+    shape = (*left.shape[:-1], *right.shape[:-1])
+    if bias is not None and np.shape(bias) not in ((), (1,), right.shape[:-1]):
+        raise ValueError(f"linear: bias of shape {np.shape(bias)} does not fit {right.shape[:-1]} outputs")
+    if residual is not None:
+        try:
+            fits = np.broadcast_shapes(np.shape(residual), shape) == shape
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"linear: residual of shape {np.shape(residual)} does not fit a result of shape {shape}")
+    return shape
+
+
+def _check_out(out: Any, shape: tuple[int, ...]) -> None:
+    if out is None:
+        return
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"linear: out must be an ndarray, not {type(out).__name__}")
+    if out.shape != shape:
+        raise ValueError(f"linear: out has shape {out.shape}, the result {shape}")
+    if not out.flags.writeable:
+        raise ValueError("linear: out is read-only")
+
+
+def _given(made: Any, out: Array | None) -> Any:
+    if out is None:
+        return made
+    if out.dtype != made.dtype:
+        raise TypeError(f"linear: out is {out.dtype}, the result {made.dtype}")
+    np.copyto(out, made)
+    return out

@@ -1,0 +1,303 @@
+"""`fastgemm.linear`: the table of epilogues on every tier against its NumPy meaning, and its contract."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import assert_close, normal
+
+import fastgemm
+from fastgemm import _linear, dispatch, epilogues, heuristic, kernels, layer, registry
+from fastgemm.problem import Config, Problem
+
+TIERS = [tier.name for tier in kernels.runnable()]
+NAMES = [row.name for row in registry.EPILOGUES]
+# Sums and choices: the bits are NumPy's.  The others within 3 units in the last place, or 4 * eps * (1 + |x|).
+EXACT = ("none", "relu", "leaky_relu", "clip", "scale")
+ULPS = ("exp", "erf", "tanh")
+# gemm with whole and partial tiles and several blocks of k; gemv both ways and over parts of k; small.
+SIZES = [(37, 50, 70), (61, 131, 2500), (1, 300, 200), (300, 1, 200), (2, 7, 9000), (8, 8, 8), (64, 5, 4), (200, 3, 7),
+         (1, 1, 1), (40, 16, 16)]  # fmt: skip
+
+
+@pytest.fixture(params=TIERS)
+def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[registry.Isa]:
+    """Every call of the process on one tier."""
+    monkeypatch.setenv("FASTGEMM_ISA", request.param)
+    layer._level.cache_clear()
+    dispatch.reload()
+    yield registry.isa(request.param)
+    monkeypatch.undo()
+    layer._level.cache_clear()
+    dispatch.reload()
+
+
+def given(name: str) -> Any:
+    """Return an activation with numbers of its own where it has any."""
+    return {"leaky_relu": ("leaky_relu", 0.2), "clip": ("clip", -0.5, 1.5), "scale": ("scale", 0.3)}.get(name, name)
+
+
+def precise(name: str, x: np.ndarray) -> np.ndarray:
+    """Return the activation of numbers by its NumPy meaning, in float64."""
+    what = epilogues.activation(given(name))
+    with np.errstate(all="ignore"):
+        return np.asarray(epilogues.meaning(name)(x.astype("f8"), what.p, what.q))
+
+
+def assert_activation(name: str, got: np.ndarray, x: np.ndarray) -> None:
+    """Assert that `got` is the activation of x within the bounds that `linear` states."""
+    what = epilogues.activation(given(name))
+    if name in EXACT:
+        np.testing.assert_array_equal(got, epilogues.meaning(name)(x, what.p, what.q))
+        return
+    want = precise(name, x)
+    with np.errstate(over="ignore"):
+        rounded = want.astype(got.dtype)
+    special = ~np.isfinite(rounded)
+    np.testing.assert_array_equal(got[special], rounded[special])
+    if name in ULPS:
+        bound = 3 * np.spacing(np.abs(rounded)).astype("f8")
+    else:
+        bound = 4 * float(np.finfo(got.dtype).eps) * (1 + np.abs(x.astype("f8")))
+    error, bound = np.abs(got[~special].astype("f8") - want[~special]), bound[~special]
+    assert np.all(error <= bound), f"{name}: {np.max(error / bound)} of the bound"
+
+
+def operands(m: int, n: int, k: int, dtype: str) -> tuple[np.ndarray, ...]:
+    """Return x, weight, bias and residual."""
+    return (normal((m, k), dtype, 1), (normal((n, k), dtype, 2) / math.sqrt(k)).astype(dtype), normal((n,), dtype, 3),
+            normal((m, n), dtype, 4))  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", NAMES)
+def test_table(tier: registry.Isa, name: str, dtype: str) -> None:
+    for size in SIZES:
+        x, weight, bias, residual = operands(*size, dtype)
+        product = fastgemm.matmul(x, weight.T)
+        for threads in (1, 2):
+            with fastgemm.threads(threads):
+                product = fastgemm.matmul(x, weight.T)
+                got = fastgemm.linear(x, weight, activation=given(name))
+                assert_activation(name, got, product)
+                got = fastgemm.linear(x, weight, bias, activation=given(name))
+                assert_activation(name, got, product + bias)
+                got = fastgemm.linear(x, weight, bias, activation=given(name), residual=residual)
+                assert_activation(name, got, product + bias + residual)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", NAMES)
+def test_error_bounds(tier: registry.Isa, name: str, dtype: str) -> None:
+    """Over all exponents and both signs, infinities, NaN and numbers that are not normal, on each tier."""
+    if dtype == "f4":
+        x = np.concatenate(
+            [np.arange(0, 2**32, 39_989, dtype="u4").view("f4"), np.linspace(-110, 110, 60_001, dtype="f4")]
+        )
+    else:
+        x = np.concatenate(
+            [np.arange(0, 2**64 - 2**50, 2**49 - 12345, dtype="u8").view("f8"), np.linspace(-800, 800, 9001)]
+        )
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan, *(s * np.finfo(x.dtype).tiny for s in (1, -1, 0.5))]
+    x = np.concatenate([x, np.asarray(ends, dtype)])
+    x = np.where(np.isnan(x), x.dtype.type(np.nan), x)
+    layer.load(tier)
+    what = epilogues.activation(given(name))
+    got = x.reshape(1, -1).copy()
+    _linear.finish_into(tier.level, got, what.row.code, None, None, what.p, what.q)
+    got = got[0]
+    if name in ("gelu", "gelu_tanh", "silu"):
+        # The formula has other overflows in float32: where it makes NaN or infinity of a large number, so may we.
+        finite = np.abs(x) < 1e18
+        np.testing.assert_array_equal(np.isnan(got[np.isnan(x)]), True)
+        got, x = got[finite], x[finite]
+    assert_activation(name, got, x)
+
+
+@pytest.mark.parametrize("split", ["m", "n", "k"])
+@pytest.mark.parametrize("pack", ["none", "b", "ab"])
+def test_every_way_of_the_driver(tier: registry.Isa, pack: str, split: str) -> None:
+    """Blocks of k, m and n, packed or not, by two threads: each number is finished once."""
+    x, weight, bias, residual = operands(90, 150, 700, "f4")
+    base = heuristic.config(Problem("f32", 90, 150, 700, threads=2), tier)
+    config = base.replace(family="gemm", pack=pack, split=split, threads=2, kc=128, mc=30, nc=base.nr * 2)
+    columns = np.asfortranarray(weight)  # its transpose is in C order, so that it can stay in place
+    with fastgemm.threads(2), dispatch.forced(config):
+        got = fastgemm.linear(x, columns, bias, activation="relu", residual=residual)
+        want = fastgemm.matmul(x, columns.T)
+        assert fastgemm.explain(x, columns.T).rung == "forced"
+    np.testing.assert_array_equal(got, np.maximum(want + bias + residual, 0))
+
+
+def test_infinity_and_nan(tier: registry.Isa) -> None:
+    x, weight, bias, _ = operands(20, 40, 8, "f4")
+    x[3], x[5, 2], bias[7] = np.inf, np.nan, -np.inf
+    weight = np.abs(weight)
+    with np.errstate(all="ignore"):
+        product = x @ weight.T + bias
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("none", "relu", "clip", "leaky_relu", "sigmoid", "tanh"):
+            got = fastgemm.linear(x, weight, bias, activation=name)
+            with np.errstate(all="ignore"):
+                what = epilogues.activation(name)
+                want = epilogues.meaning(name)(product, what.p, what.q)
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_leading_dimensions_and_strides(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 4, 5, 12)).astype(dtype)
+    weight, bias = rng.standard_normal((7, 12)).astype(dtype), rng.standard_normal(7).astype(dtype)
+    many = rng.standard_normal((14, 24)).astype(dtype)
+    for left in (x, x[::2, ::-1], x.transpose(1, 2, 0, 3), x[..., ::-1], x[0, 0, 0], np.asfortranarray(x)):
+        for right in (weight, many[::2, ::2], weight[::-1, ::-1], np.asfortranarray(weight)):
+            got = fastgemm.linear(left, right, bias[::-1], activation="relu")
+            want = np.maximum(left @ right.T + bias[::-1], 0)
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fastgemm.linear(x, weight[0], 0.5), x @ weight[0] + 0.5, rtol=1e-4, atol=1e-5)
+    assert fastgemm.linear(x, weight[0], 0.5).shape == (3, 4, 5)
+    assert fastgemm.linear(x, weight[0], 0.5).dtype == dtype
+    assert fastgemm.linear(x[0, 0, 0], weight[0]).shape == ()
+    for residual in (x[..., :7], x[0, 0, 0, :7], 2.0, x[:, :, :, :1], [1.0] * 7):
+        got = fastgemm.linear(x, weight, bias, residual=residual)
+        np.testing.assert_allclose(got, x @ weight.T + bias + residual, rtol=1e-4, atol=1e-5)
+    unaligned = np.frombuffer(b"x" + x.tobytes(), "u1")[1:].view(dtype).reshape(x.shape)
+    np.testing.assert_array_equal(fastgemm.linear(unaligned, weight), fastgemm.linear(x, weight))
+    np.testing.assert_array_equal(fastgemm.linear(x.astype(x.dtype.newbyteorder()), weight), fastgemm.linear(x, weight))
+
+
+def test_empty() -> None:
+    for shape, n in (((0, 4), 3), ((2, 0, 4), 3), ((2, 4), 0)):
+        assert fastgemm.linear(np.ones(shape), np.ones((n, 4)), np.ones(n), activation="gelu").shape == (*shape[:-1], n)
+    got = fastgemm.linear(np.ones((2, 0), "f4"), np.ones((3, 0), "f4"), np.float32([1, -2, 3]), activation="relu")
+    np.testing.assert_array_equal(got, [[1, 0, 3]] * 2)
+    assert got.dtype == np.float32
+
+
+def test_out() -> None:
+    x, weight, bias, residual = operands(30, 30, 30, "f4")
+    want = fastgemm.linear(x, weight, bias, activation="silu", residual=residual)
+    wide = np.zeros((30, 60), "f4")
+    for out in (np.empty((30, 30), "f4"), wide[:, ::2], np.empty((30, 30), "f4").T):
+        assert fastgemm.linear(x, weight, bias, activation="silu", residual=residual, out=out) is out
+        np.testing.assert_array_equal(out, want)
+    assert not wide[:, 1::2].any()
+    for at in range(4):
+        copies = [array.copy() for array in (x, weight, bias, residual)]
+        out = np.broadcast_to(copies[2], (30, 30)).copy() if at == 2 else copies[at]
+        if at == 2:
+            copies[2] = out[0]
+        assert fastgemm.linear(*copies[:3], activation="silu", residual=copies[3], out=out) is out
+        np.testing.assert_array_equal(out, want)
+    readonly = np.empty((30, 30), "f4")
+    readonly.flags.writeable = False
+    for bad, error, text in (
+        (np.empty((30, 30)), TypeError, "out is float64"), (np.empty((30, 31), "f4"), ValueError, "out has shape"),
+        (readonly, ValueError, "read-only"), ([1.0], TypeError, "must be an ndarray, not list"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            fastgemm.linear(x, weight, out=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "i4", "i1", "c8", "c16", "bool", "g"])
+def test_other_dtypes(dtype: str) -> None:
+    x, weight = ((np.arange(size).reshape(shape) % 5).astype(dtype) for size, shape in ((12, (3, 4)), (20, (5, 4))))
+    bias = np.arange(5).astype(dtype)
+    got = fastgemm.linear(x.astype(dtype), weight.astype(dtype), bias)
+    want = x.astype(dtype) @ weight.astype(dtype).T + bias
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+    if dtype not in ("c8", "c16", "bool"):
+        got = fastgemm.linear(x, weight, bias, activation="gelu")
+        np.testing.assert_allclose(got.astype("f8"), precise("gelu", np.asarray(want)), rtol=1e-2)
+        np.testing.assert_array_equal(fastgemm.linear(x, weight, bias, activation="relu"), np.maximum(want, 0))
+
+
+def test_mixed_types_and_subclasses() -> None:
+    x, weight, bias, _ = operands(6, 7, 8, "f4")
+    assert fastgemm.linear(x, weight.astype("f8"), bias).dtype == np.float64
+    assert_close(fastgemm.linear(x, weight.astype("f8")), x, weight.T, x.astype("f8") @ weight.T)
+    assert fastgemm.linear(x.tolist(), weight, bias).dtype == np.float64
+
+    class Own(np.ndarray):
+        pass
+
+    got = fastgemm.linear(x.view(Own), weight, bias, activation="relu")
+    assert type(got) is Own
+    np.testing.assert_allclose(got, np.maximum(x @ weight.T + bias, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_errors() -> None:
+    x, weight, bias, residual = operands(3, 5, 4, "f4")
+    for call, error, text in (
+        (lambda: fastgemm.linear(x, weight.T), ValueError, "x has 4 features, weight takes 5"),
+        (lambda: fastgemm.linear(x[0, 0], weight), ValueError, "at least one dimension"),
+        (lambda: fastgemm.linear(x, weight[None]), ValueError, "one or two"),
+        (lambda: fastgemm.linear(x, weight, bias[:3]), ValueError, r"bias of shape \(3,\)"),
+        (lambda: fastgemm.linear(x, weight, residual=residual.T), ValueError, r"residual of shape \(5, 3\)"),
+        (lambda: fastgemm.linear(x, weight, residual=np.ones((2, 3, 5))), ValueError, r"residual of shape \(2, 3, 5\)"),
+        (lambda: fastgemm.linear(x, weight, activation="softplus"), ValueError, "known activations: none, relu"),
+        (lambda: fastgemm.linear(x, weight, activation=("relu", 1)), ValueError, "at most 0 numbers"),
+        (lambda: fastgemm.linear(x, weight, activation=("clip", "a")), TypeError, "takes numbers"),
+        (lambda: fastgemm.linear(x, weight, activation=()), TypeError, "a name or"),
+        (lambda: fastgemm.linear(x, weight, activation=3), TypeError, "a name or"),
+        (lambda: fastgemm.linear(x * 1j, weight, activation="gelu"), TypeError, "for real numbers"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            call()
+
+
+@pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
+def test_where_no_kernel_takes_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, bias, residual = operands(9, 20, 30, "f4")
+    want = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
+    with dispatch.forced(Config(family="numpy")):
+        got = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(layer, "_level", lambda: None)
+    got = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
+def test_the_compiled_module_checks_what_it_is_given() -> None:
+    layer.load(kernels.runnable()[0])
+    level, c = kernels.runnable()[0].level, np.zeros((3, 4), "f4")
+    for bad in (
+        (9, c, 0, None, None), (level, c, 99, None, None), (level, c, -1, None, None),
+        (level, c[:, ::2], 0, None, None),
+        (level, c[0], 0, None, None), (level, c.astype("f2"), 0, None, None), (level, c, 0, np.zeros(3, "f4"), None),
+        (level, c, 0, np.zeros(4), None), (level, c, 0, None, np.zeros((4, 4), "f4")), (level, c, 0, None, c.T),
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            _linear.finish_into(*bad, 0.0, 0.0)  # type: ignore[arg-type]
+
+
+def test_many_python_threads() -> None:
+    x, weight, bias, residual = operands(50, 70, 90, "f4")
+    want = fastgemm.linear(x, weight, bias, activation="tanh", residual=residual)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(40):
+            got = fastgemm.linear(x, weight, bias, activation="tanh", residual=residual)
+            if not np.array_equal(got, want):
+                wrong.append(number)
+
+    team = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for member in team:
+        member.start()
+    for member in team:
+        member.join()
+    assert not wrong
