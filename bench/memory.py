@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--largest", type=float, default=4.0, metavar="MIB", help="operands and output of a call (default 4)"
     )
-    made.add_argument("--library", choices=("fastgemm", "numpy"), default="fastgemm", help="whose calls")
+    made.add_argument("--of", dest="subject", choices=("fastgemm", "numpy"), default="fastgemm", help="whose calls")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require-mib", type=float, metavar="MIB", help="exit 1 when growth or workspace is larger")
@@ -89,10 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import fastgemm
     except ImportError as error:
-        if options.library == "fastgemm":
+        if options.subject == "fastgemm":
             progress.say(f"memory.py: cannot import fastgemm: {error}")
             return 2
-    matmul = np.matmul if options.library == "numpy" else fastgemm.matmul
+    matmul = np.matmul if options.subject == "numpy" else fastgemm.matmul
     draw = random.Random(options.seed)
     values = np.random.default_rng(0).uniform(-1, 1, int(options.largest * 2**20) // 4)
     pools = {dtype: values[: values.nbytes // 2 // np.dtype(dtype).itemsize].astype(dtype) for dtype in DTYPES}
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bar.step(case.label)
             a, b = slices(case, pools[case.dtype])
             matmul(a, b)
-            if options.library == "fastgemm" and number % 20 == 0:
+            if options.subject == "fastgemm" and number % 20 == 0:
                 largest_space = max(largest_space, workspace(case, fastgemm.get_num_threads()))
             if number % wanted == 0:
                 del a, b
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mib = [reading / 2**20 for reading in readings]
     print(f"resident after each tenth of {options.calls} calls, MiB: " + " ".join(f"{value:.1f}" for value in mib))
     print(f"growth from the first reading to the last: {growth / 2**20:+.2f} MiB")
-    if options.library == "fastgemm":
+    if options.subject == "fastgemm":
         print(f"largest workspace of a thread: {largest_space / 2**20:.2f} MiB")
     if options.json:
         document: dict[str, Any] = {

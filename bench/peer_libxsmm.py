@@ -41,17 +41,17 @@ class Libxsmm:
     """Dispatched kernels and the loop around them."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
+        self.shared = library
 
     def kernel(self, dtype: str, m: int, n: int, k: int) -> int:
         """Return the kernel for a shape, 0 where LIBXSMM has none."""
-        make = getattr(self.library, f"{NAMES[dtype]}_kernel")
+        make = getattr(self.shared, f"{NAMES[dtype]}_kernel")
         make.restype = ctypes.c_void_p
         return make(m, n, k) or 0
 
     def run(self, kernel: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         """Compute a stack: three-dimensional arrays, each product without gaps."""
-        loop = getattr(self.library, f"{NAMES[a.dtype.name]}_run")
+        loop = getattr(self.shared, f"{NAMES[a.dtype.name]}_run")
         pairs = [(ctypes.c_void_p(x.ctypes.data), ctypes.c_long(x.strides[0])) for x in (a, b, c)]
         operands = [value for pair in pairs for value in pair]
         loop(ctypes.c_void_p(kernel), ctypes.c_long(len(a)), *operands)

@@ -36,7 +36,7 @@ class Session:
     """A library and the product that it is timing."""
 
     def __init__(self, name: str, threads: int) -> None:
-        self.library = peers.libraries()[name]()
+        self.peer = peers.libraries()[name]()
         self.threads = threads
         self.bound: list[peers.Bound] = []
         self.loops = 1
@@ -44,11 +44,11 @@ class Session:
     def hello(self) -> dict[str, Any]:
         """Import the library; say what it is and what a call of its binding costs."""
         try:
-            found = self.library.available(self.threads)
+            found = self.peer.available(self.threads)
         except (ImportError, OSError, RuntimeError) as error:
             found = peers.Availability(False, str(error))
         answer = {**found._asdict(), "call_cost": 0.0}
-        if found.ok and self.library.foreign:
+        if found.ok and self.peer.foreign:
             self.prepare(cases.Case("float32", 1, 1, 1).to_dict(), 0.001, "hot", False, 10.0)
             answer["call_cost"] = min(min(self.time()["seconds"]) for _ in range(3))
             self.drop()
@@ -66,7 +66,7 @@ class Session:
             pairs = [cases.operands(one, seed) for seed in range(_sets(one) if operands == "rotated" else 1)]
             a, b = pairs[0]
             out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if reuse_out else None
-            self.bound = [self.library.bind(a, b, out) for a, b in pairs]
+            self.bound = [self.peer.bind(a, b, out) for a, b in pairs]
         except (peers.Unsupported, ImportError, TypeError) as error:
             return {"unsupported": str(error)}
         first = self.bound[0]

@@ -102,14 +102,19 @@ def render(template: Path, **names: object) -> str:
     """Render a Tempita template with `names` in scope.
 
     Besides them a template has ``each("c#", 3)``, which gives ``c0, c1, c2`` (Tempita's expressions
-    cannot see loop variables from inside a generator expression).
+    cannot see loop variables from inside a generator expression), and a line ``{{include name}}`` stands for the text
+    of a file beside it, names and all (Tempita's own inheritance shares no names).
     """
     from Cython.Tempita import Template
+
+    def part(line: re.Match[str]) -> str:
+        return (template.parent / line[1]).read_text()
 
     def each(form: str, count: int, separator: str = ", ") -> str:
         return separator.join(form.replace("#", str(i)) for i in range(count))
 
-    return str(Template(template.read_text(), name=str(template)).substitute(each=each, **names))
+    text = re.sub(r"^{{include (\w+\.tp)}}\n", part, template.read_text(), flags=re.M)
+    return str(Template(text, name=str(template)).substitute(each=each, **names))
 
 
 def write_if_changed(path: Path, text: str) -> None:
