@@ -57,9 +57,8 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
-RUNTIME = (
-    *DRIVER, "fastgemm._matmul", "fastgemm._install", "fastgemm._contraction", "fastgemm._mixed", "fastgemm._linear"
-)
+CALLS = ("call", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "linear")
+RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)
 # For kernels of one shape: their microkernels are inlined, and short loops over k disappear.  Not longer ones: f64

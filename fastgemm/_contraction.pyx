@@ -10,56 +10,18 @@ from numpy cimport npy_intp
 
 cimport numpy as cnp
 
-from fastgemm._matmul cimport CODES, TYPES, disjoint, make_ready, taken
-from fastgemm.driver.floats cimport (
-    FG_DIVIDE, FG_INVALID, FG_OVERFLOW, FG_REPORTED, FG_UNDERFLOW, fg_float_state, fg_set_float_state,
-)
+from fastgemm._call cimport CODES, RELEASE_GIL, TYPES, disjoint, make_ready
+from fastgemm._gufunc cimport taken
+from fastgemm.float_errors cimport clear_flags, report_flags
 
 cnp.import_array()
 cnp.import_ufunc()
-
-cdef extern from "numpy/ufuncobject.h":
-    int PyUFunc_GiveFloatingpointErrors(const char*, int) except -1
-    enum:
-        NPY_FPE_DIVIDEBYZERO
-        NPY_FPE_OVERFLOW
-        NPY_FPE_UNDERFLOW
-        NPY_FPE_INVALID
 
 cdef enum:
     MAX_AXES = 64
     # Multiply-adds of one product from which on axes that do not join are looped over: a product of fewer costs more
     # than its share of a copy (40 ns against about 1 ns for an element).
     LOOPED = 4096
-
-    # Real multiply-adds above which the GIL is let go: handing it over and back costs 20 to 50 ns.
-    RELEASE_GIL = 16384
-
-
-# ---- floating-point errors -----------------------------------------------------------------------------------------
-
-cdef void clear_flags() noexcept nogil:
-    cdef unsigned state = fg_float_state()
-    if state & FG_REPORTED:
-        fg_set_float_state(state & ~FG_REPORTED)
-
-
-cdef int report_flags(const char* name) except -1:
-    # Tell NumPy what happened in the function of this name, so that np.errstate decides.
-    cdef unsigned state = fg_float_state()
-    cdef int errors = 0
-    if not state & FG_REPORTED:
-        return 0
-    fg_set_float_state(state & ~FG_REPORTED)
-    if state & FG_INVALID:
-        errors |= NPY_FPE_INVALID
-    if state & FG_OVERFLOW:
-        errors |= NPY_FPE_OVERFLOW
-    if state & FG_DIVIDE:
-        errors |= NPY_FPE_DIVIDEBYZERO
-    if state & FG_UNDERFLOW:
-        errors |= NPY_FPE_UNDERFLOW
-    return PyUFunc_GiveFloatingpointErrors(name, errors)
 
 
 # ---- two vectors or matrices ---------------------------------------------------------------------------------------

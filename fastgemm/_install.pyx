@@ -14,7 +14,8 @@ from numpy cimport npy_intp
 
 cimport numpy as cnp
 
-from fastgemm._matmul cimport CODES, MAX_CODES, PyUFuncObject, inner_loop, loop_t, make_ready, taken
+from fastgemm._call cimport CODES, MAX_CODES, make_ready
+from fastgemm._gufunc cimport PyUFuncObject, inner_loop, loop_t, taken
 
 import numpy as np
 
@@ -54,7 +55,7 @@ cdef extern from *:
     const loop_t fg_entries[UFUNCS][MAX_CODES]
 
 # What stood in each ufunc at import: the last rung of the loops below, whatever another library does later.
-# (matmul's own are in _matmul.)
+# (matmul's own are in _gufunc.)
 cdef loop_t LOOPS[UFUNCS][MAX_CODES]
 cdef void* DATA[UFUNCS][MAX_CODES]
 memset(LOOPS, 0, sizeof(LOOPS))

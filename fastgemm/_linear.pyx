@@ -4,7 +4,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 
 cimport numpy as cnp
 
-from fastgemm._matmul cimport CODES, finished
+from fastgemm._call cimport CODES
+from fastgemm._gemm cimport finished
 from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 

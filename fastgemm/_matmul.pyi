@@ -1,13 +1,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 _Axes: TypeAlias = Sequence[int | tuple[int, ...]]
 _Signature: TypeAlias = str | tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None]
-
-gufunc: np.ufunc
 
 def matmul(
     x1: ArrayLike,
@@ -23,5 +20,4 @@ def matmul(
     signature: _Signature = ...,
     sig: _Signature = ...,
 ) -> Any: ...
-def gemm_into(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], alpha: complex, beta: complex) -> bool: ...
 def set_wider(function: Callable[[NDArray[Any], NDArray[Any], Any, Any], Any]) -> None: ...

@@ -5,7 +5,8 @@ from numpy cimport npy_intp
 
 cimport numpy as cnp
 
-from fastgemm._matmul cimport extra_t, make_ready, taken_with
+from fastgemm._call cimport make_ready
+from fastgemm._gufunc cimport extra_t, taken_with
 
 from fastgemm import registry
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _matmul, numpy_types
+from . import _gemm, _matmul, numpy_types
 
 
 def gemm(
@@ -101,7 +101,7 @@ def gemm(
         _scale(target, beta)
     else:
         left, right = _aligned(left, dtype), _aligned(right, dtype)
-        if not _matmul.gemm_into(left, right, target, complex(alpha), complex(beta)):
+        if not _gemm.gemm_into(left, right, target, complex(alpha), complex(beta)):
             return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
     if target is not result:
         np.copyto(result, target)

@@ -1,8 +1,9 @@
-"""What other compiled modules take from matmul: NumPy's loops, ours, and the way from a call to a plan."""
+"""matmul's inner loops: NumPy's and ours."""
 
-from numpy cimport ndarray, npy_intp
+from numpy cimport npy_intp
 
-from fastgemm.driver.abi cimport finish_t, offset_t, quant_t
+from fastgemm._call cimport MAX_CODES
+from fastgemm.driver.abi cimport offset_t, quant_t
 
 ctypedef void (*loop_t)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
 
@@ -19,13 +20,6 @@ cdef extern from "numpy/ufuncobject.h":
         unsigned int* op_flags
         unsigned int iter_flags
 
-cdef enum:
-    TYPES = 32              # NumPy's built-in type numbers lie below
-    MAX_CODES = 16          # registry codes lie below
-
-# dtype code of each NumPy type number, -1 where there are no kernels.
-cdef int CODES[TYPES]
-
 # What stood in np.matmul for each of our dtypes when it was imported: the last rung.
 cdef loop_t NUMPY_LOOPS[MAX_CODES]
 cdef void* NUMPY_DATA[MAX_CODES]
@@ -41,13 +35,3 @@ cdef struct extra_t:
 cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp* steps,
                      const extra_t* extra) noexcept nogil
 cdef bint taken(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil
-
-# c = finish(a @ b); False where no kernel takes it.  Two-dimensional arrays of one float dtype, aligned, not empty,
-# `c` in C order and overlapping neither of the others.  No floating-point error is reported.
-cdef int finished(ndarray a, ndarray b, ndarray c, finish_t finish, const void* terms) except -1
-
-# What can fail in a first call.
-cdef int make_ready() except -1
-
-# True where the memory of two arrays cannot overlap.
-cdef bint disjoint(ndarray x, ndarray y) noexcept

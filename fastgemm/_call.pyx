@@ -1,0 +1,162 @@
+"""From a call to a plan: what the operands' addresses and strides ask for, and who answers.
+
+`describe` turns them into the problem's key and the driver's call, `execute` finds the plan under that key, in the
+driver's cache or, the first time, by way of `fastgemm.dispatch`, and runs it.
+"""
+
+cimport numpy as cnp
+from numpy cimport npy_intp
+
+from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t, problem_of
+from fastgemm.driver._team cimport run_plan, threads_now
+from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
+from fastgemm.driver.structs cimport call_t, letter, plan_t
+
+import sys
+from collections import namedtuple
+
+from fastgemm import dispatch, kernels, numpy_types, registry
+from fastgemm.problem import MAX_DIM
+
+cnp.import_array()
+
+cdef int PARTS[MAX_CODES]
+cdef int AB_BYTES[MAX_CODES]     # of a component of an operand, of the output
+cdef int C_BYTES[MAX_CODES]
+cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
+cdef int C_SHIFTS[MAX_CODES]
+cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
+
+for _i in range(TYPES):
+    CODES[_i] = -1
+for _row in registry.DTYPES:
+    PARTS[<int>_row.code] = _row.parts
+    AB_BYTES[<int>_row.code], C_BYTES[<int>_row.code] = _row.stored_bytes, _row.result_bytes
+    AB_SHIFTS[<int>_row.code] = _row.stored_bytes.bit_length() - 1
+    C_SHIFTS[<int>_row.code] = _row.result_bytes.bit_length() - 1
+    FLOATS[<int>_row.code] = not _row.exact
+for _i, _row in numpy_types.ROWS.items():
+    CODES[_i] = _row.code
+
+
+cdef int describe(
+        int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
+        const operand_t* a, const operand_t* b, const operand_t* c, call_t* call, key_t* key) noexcept nogil:
+    cdef npy_intp size = AB_BYTES[code], size_c = C_BYTES[code]
+    # Whole numbers of components by shifts: six divisions take as many nanoseconds.
+    cdef int by = AB_SHIFTS[code], by_c = C_SHIFTS[code]
+    cdef int part = PARTS[code], threads = threads_now()
+    cdef npy_intp rs_c, cs_c, rows
+    cdef int way = 1
+    cdef char la, lb
+    if (a.rows | a.cols | b.rows | b.cols) & (size - 1) or (c.rows | c.cols) & (size_c - 1):
+        return 0
+    rs_c, cs_c = c.rows >> by_c, c.cols >> by_c
+    if n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part):
+        # A column, or a column-major output: compute the transpose, B.T @ A.T.
+        call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by
+        call.b, call.rs_b, call.cs_b = a.data, a.cols >> by, a.rows >> by
+        call.rs_c, call.cs_c = cs_c, rs_c
+        rows = m
+        m = n
+        n = rows
+        way = 2
+    else:
+        call.a, call.rs_a, call.cs_a = a.data, a.rows >> by, a.cols >> by
+        call.b, call.rs_b, call.cs_b = b.data, b.rows >> by, b.cols >> by
+        call.rs_c, call.cs_c = rs_c, cs_c
+    if n == 1:
+        # What strides an array gives an axis of length one means nothing; the driver reads them.
+        call.cs_c = part
+        call.cs_b = 0
+    call.c = c.data
+    call.step_a = call.step_b = call.step_c = 0
+    call.finish = NULL
+    call.terms = NULL
+    call.offsets = NULL
+    call.store.terms = NULL
+    call.store.appended = 0
+    call.store.alpha_is_one = True
+    call.store.beta_kind = 0
+    call.store.alpha[0], call.store.alpha[1], call.store.beta[0], call.store.beta[1] = 1, 0, 0, 0
+    la = letter(m, k, call.rs_a, call.cs_a, part)
+    lb = letter(k, n, call.rs_b, call.cs_b, part)
+    key.m, key.n, key.k, key.batch = m, n, k, batch
+    key.kind = ((generation() << 40) | (<unsigned long long>threads << 24) | (<unsigned long long>la << 16)
+                | (<unsigned long long>lb << 8) | <unsigned long long>code)
+    return way
+
+
+cdef int resolve(const key_t* key, plan_t* plan) except -2 with gil:
+    # The slow half of a call's first time: ask dispatch, remember the answer.
+    if max(key.m, key.n, key.k, key.batch) > MAX_DIM:
+        return NO_KERNEL
+    cdef Plan found = dispatch.plan_for(problem_of(key))
+    plan[0] = found.plan
+    cache_put(key, plan)
+    return 0
+
+
+cdef int resolve_quietly(const key_t* key, plan_t* plan) noexcept with gil:
+    # Inside NumPy's loops nothing can be raised: the call gets its answer from NumPy whatever goes wrong here, and
+    # the reason goes to sys.unraisablehook.  Python code leaves floating-point flags behind: not those of the product.
+    cdef unsigned flags = fg_float_state()
+    try:
+        return resolve(key, plan)
+    except BaseException as error:
+        sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__))
+        return NO_KERNEL
+    finally:
+        fg_set_float_state(flags)
+
+
+_Unraisable = namedtuple("_Unraisable", "exc_type exc_value exc_traceback err_msg object",
+                         defaults=("fastgemm: no plan for a product, NumPy computes it", None))
+
+
+cdef int execute(const key_t* key, const call_t* call) noexcept nogil:
+    cdef plan_t plan
+    if not cache_get(key, &plan):
+        if resolve_quietly(key, &plan):
+            return NO_KERNEL
+    if plan.kernels == NULL:
+        return NO_KERNEL
+    return run_plan(&plan, call)
+
+
+READY = False
+
+
+cdef int make_ready() except -1:
+    if READY:
+        return 0
+    return first_time()
+
+
+cdef int first_time() except -1:
+    # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
+    # about a database file under "-W error".
+    global READY
+    kernels.active_isa()
+    dispatch.tuned()
+    READY = True
+    return 0
+
+
+cdef bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept:
+    cdef char* low[2]
+    cdef char* high[2]
+    cdef cnp.ndarray array
+    cdef int i, d
+    cdef npy_intp reach
+    for i in range(2):
+        array = x if i == 0 else y
+        low[i] = high[i] = cnp.PyArray_BYTES(array)
+        for d in range(cnp.PyArray_NDIM(array)):
+            reach = (cnp.PyArray_DIM(array, d) - 1) * cnp.PyArray_STRIDE(array, d)
+            if reach < 0:
+                low[i] += reach
+            else:
+                high[i] += reach
+        high[i] += cnp.PyArray_ITEMSIZE(array)
+    return high[0] <= low[1] or high[1] <= low[0]

@@ -1,0 +1,5 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def gemm_into(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], alpha: complex, beta: complex) -> bool: ...
