@@ -32,8 +32,9 @@ BLOCK = 1_000_003
 class Case:
     """One product to time: C (m x n) = A (m x k) @ B (k x n), `batch` times.
 
-    ``trans_a`` says that A is stored as (k, m) and used through its transposed view,
-    ``trans_b`` the same of B.  ``cls`` is the class of shape that means are grouped by.
+    ``dtype`` is the type of the operands and of the result, or both: ``int8:int32``.  ``trans_a`` says that A is
+    stored as (k, m) and used through its transposed view, ``trans_b`` the same of B.  ``cls`` is the class of shape
+    that means are grouped by.
 
     Examples
     --------
@@ -60,10 +61,26 @@ class Case:
         return (8 if self.dtype.startswith("complex") else 2) * self.m * self.n * self.k * self.batch
 
     @property
+    def operand(self) -> str:
+        """Type of both operands."""
+        return self.dtype.partition(":")[0]
+
+    @property
+    def result(self) -> str:
+        """Type of the result.
+
+        Examples
+        --------
+        >>> Case("bfloat16", 1, 1, 1).result, Case("int8:int32", 1, 1, 1).result
+        ('bfloat16', 'int32')
+        """
+        return self.dtype.rpartition(":")[2]
+
+    @property
     def bytes(self) -> int:
         """Bytes of both operands, the output, and the output that the next call makes."""
-        elements = self.m * self.k + self.k * self.n + 2 * self.m * self.n
-        return elements * self.batch * ITEMSIZE[self.dtype]
+        operands = (self.m * self.k + self.k * self.n) * ITEMSIZE[self.operand]
+        return (operands + 2 * self.m * self.n * ITEMSIZE[self.result]) * self.batch
 
     @property
     def shape(self) -> str:
@@ -101,6 +118,7 @@ def parse(text: str, dtype: str = "float32") -> Case:
     if len(parts) not in (3, 4) or not all(part.isdigit() and int(part) > 0 for part in parts):
         raise ValueError(f"a shape is written MxNxK or MxNxKxBATCH with positive numbers, not {text!r}")
     m, n, k, *rest = (int(part) for part in parts)
+    _known(dtype)
     return Case(dtype, m, n, k, batch=rest[0] if rest else 1, cls="given")
 
 
@@ -130,14 +148,18 @@ def _dtypes_of(text: str) -> list[str]:
     # "float32/64" names the second one by its width only.
     names = [name if not name.isdigit() else names[0].rstrip("0123456789") + name for name in names]
     for name in names:
-        if name not in ITEMSIZE:
-            raise ValueError(f"unknown dtype {name!r}")
+        _known(name)
     return names
 
 
+def _known(dtype: str) -> None:
+    parts = dtype.split(":")
+    if len(parts) > 2 or not set(parts) <= set(ITEMSIZE):
+        raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(ITEMSIZE)}, or two of them as operands:result")
+
+
 def _case(row: dict[str, str], dtype: str) -> Case:
-    if dtype not in ITEMSIZE:
-        raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(ITEMSIZE)}")
+    _known(dtype)
     sizes = {name: int(row[name.upper()]) for name in ("m", "n", "k")}
     batch = int(row.get("batch") or 1)
     if min(*sizes.values(), batch) < 1:
@@ -184,7 +206,7 @@ def operands(case: Case, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Make both operands, from NumPy's own allocator as a user's arrays are."""
     import numpy as np
 
-    dtype = _numpy_dtype(case.dtype)
+    dtype = numpy_dtype(case.operand)
     rng = np.random.default_rng(seed)
     stored_a = (case.k, case.m) if case.trans_a else (case.m, case.k)
     stored_b = (case.n, case.k) if case.trans_b else (case.k, case.n)
@@ -194,7 +216,8 @@ def operands(case: Case, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return (a.swapaxes(-1, -2) if case.trans_a else a), (b.swapaxes(-1, -2) if case.trans_b else b)
 
 
-def _numpy_dtype(name: str) -> np.dtype[Any]:
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy type of a name; bfloat16 is the package ml_dtypes'."""
     import numpy as np
 
     if name == "bfloat16":

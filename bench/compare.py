@@ -55,7 +55,10 @@ def parser() -> argparse.ArgumentParser:
         "--shapes", nargs="+", default=[str(cases.DEFAULT_LIST)], metavar="CSV|MxNxK[xBATCH]",
         help="lists of shapes, or shapes themselves (default: the shipped list gemm_shapes.csv)",
     )  # fmt: skip
-    what.add_argument("--dtype", nargs="+", default=[], metavar="DTYPE", help="dtypes; filters a list with its own")
+    what.add_argument(
+        "--dtype", nargs="+", default=[], metavar="DTYPE",
+        help="dtypes, or operands:result (int8:int32); filters a list with its own",
+    )  # fmt: skip
     what.add_argument("--threads", nargs="+", type=int, default=[1], metavar="N", help="thread counts (default 1)")
     what.add_argument("--peers", nargs="+", default=["numpy"], choices=known, help="libraries to compare with")
     what.add_argument("--subject", default="fastgemm", choices=known, help="library that the ratios are of")

@@ -50,13 +50,15 @@ class Mkl(Library):
         version = words[words.index("Version") + 1] if "Version" in words[:-1] else ""
         return Availability(True, "", version, f"{count} thread{'s' * (count != 1)}")
 
-    def bind(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> Bound:
+    def bind(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, result: np.dtype[Any] | None = None
+    ) -> Bound:
         """Bind the call to raw pointers; the output is fresh NumPy memory unless `out` is given."""
         import numpy as np
 
         letter = LETTERS.get(a.dtype.name)
-        if letter is None:
-            raise Unsupported(f"MKL has no gemm for {a.dtype.name}")
+        if letter is None or (result or a.dtype) != a.dtype:
+            raise Unsupported(f"this binding has no gemm for {a.dtype.name}{f' to {result}' if result else ''}")
         (m, k), n = a.shape[-2:], b.shape[-1]
         batch = math.prod(a.shape[:-2])
         trans_a, lda = _operand(a)

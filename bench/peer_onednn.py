@@ -55,16 +55,18 @@ class OneDnn(Library):
             return Availability(False, str(error))
         return Availability(True, "", f"{version.major}.{version.minor}.{version.patch}", "OpenMP runtime")
 
-    def bind(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> Bound:
+    def bind(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, result: np.dtype[Any] | None = None
+    ) -> Bound:
         """Make the primitive and its memory objects; the output is fresh memory unless `out` is given."""
         import numpy as np
 
-        kind = TYPES.get(a.dtype.name)
-        if kind is None or a.dtype.kind in "iu":
-            raise Unsupported(f"oneDNN's matmul has no {a.dtype.name} product")
-        shape, dtype = (*a.shape[:-1], b.shape[-1]), a.dtype
+        shape, dtype = (*a.shape[:-1], b.shape[-1]), result or a.dtype
+        # Its integer products are quantised ones: nothing wraps.
+        if not {a.dtype.name, dtype.name} <= set(TYPES) or (dtype.kind in "iu" and dtype.name != "int32"):
+            raise Unsupported(f"oneDNN's matmul has no product of {a.dtype} that is {dtype}")
         first = np.empty(shape, dtype) if out is None else out
-        views = [self._describe(x, kind) for x in (a, b, first)]
+        views = [self._describe(x, TYPES[x.dtype.name]) for x in (a, b, first)]
         described = self._make(
             "dnnl_matmul_primitive_desc_create", self.engine, views[0], views[1], None, views[2], None
         )
@@ -81,6 +83,8 @@ class OneDnn(Library):
         execute.argtypes = [Handle, Handle, ctypes.c_int, ctypes.POINTER(_Argument)]
         wait.argtypes, aim.argtypes = [Handle], [Handle, Handle]
         stream, target = self.stream, memories[2]
+        # Python has no buffers of bfloat16.
+        raw = np.dtype("uint16") if dtype.name == "bfloat16" else dtype
 
         def run() -> None:
             status = execute(primitive, stream, 3, arguments)
@@ -89,7 +93,7 @@ class OneDnn(Library):
 
         # The operands are bound inside the memory objects: the two arguments are there for the common form.
         def fresh(a: Any, b: Any) -> np.ndarray:
-            c = np.empty(shape, dtype)
+            c = np.empty(shape, raw)
             aim(target, address(c))
             run()
             return c
@@ -98,9 +102,12 @@ class OneDnn(Library):
             run()
             return first
 
+        def back(c: np.ndarray) -> np.ndarray:
+            return c.view(dtype)
+
         made = _Made(self.lib, memories, primitive, described, views)
         keep = (a, b, first, arguments, made)
-        return Bound(fresh if out is None else reused, None, None, peers.as_is, keep)
+        return Bound(fresh if out is None else reused, None, None, back, keep)
 
     def _make(self, function: str, *arguments: Any) -> Handle:
         """Call one of the ``create`` functions, whose first argument receives the object."""

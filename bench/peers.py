@@ -79,9 +79,28 @@ class Library:
         """Import the library and say what it is, or why it cannot be used."""
         raise NotImplementedError
 
-    def bind(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> Bound:
-        """Prepare the product of two operands; with `out`, one that writes there every time."""
+    def bind(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, result: np.dtype[Any] | None = None
+    ) -> Bound:
+        """Prepare the product of two operands; with `out`, one that writes there every time.
+
+        `result` is the type that is asked for; None: the operands'.
+        """
         raise NotImplementedError
+
+
+def _asking(
+    matmul: Callable[..., Any], a: np.ndarray, out: np.ndarray | None, result: np.dtype[Any] | None
+) -> Callable[[Any, Any], Any]:
+    """Return the call that a user would write for a result of this type."""
+    wanted = result or a.dtype
+    if out is not None:
+        if wanted != a.dtype and wanted.kind == "i":  # else integers are summed in the operands' own width
+            return lambda a, b: matmul(a, b, out, dtype=wanted)
+        return lambda a, b: matmul(a, b, out)
+    if wanted == a.dtype and a.dtype.name != "bfloat16":
+        return matmul
+    return lambda a, b: matmul(a, b, dtype=wanted)
 
 
 class FastGemm(Library):
@@ -102,12 +121,13 @@ class FastGemm(Library):
             return Availability(False, "fastgemm has no kernels for this CPU in this build")
         return Availability(True, "", getattr(fastgemm, "__version__", ""), f"ISA {tier.name}")
 
-    def bind(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> Bound:
+    def bind(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, result: np.dtype[Any] | None = None
+    ) -> Bound:
         """`fastgemm.matmul` itself, or with ``out=``."""
         import fastgemm
 
-        matmul = fastgemm.matmul
-        return Bound(matmul if out is None else lambda a, b: matmul(a, b, out), a, b, as_is)
+        return Bound(_asking(fastgemm.matmul, a, out, result), a, b, as_is)
 
 
 class NumPy(Library):
@@ -133,12 +153,16 @@ class NumPy(Library):
             detail = f"{blas} {kernels}".strip()
         return Availability(True, "", np.__version__, detail)
 
-    def bind(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> Bound:
+    def bind(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, result: np.dtype[Any] | None = None
+    ) -> Bound:
         """`np.matmul` itself, or with ``out=``."""
         import numpy as np
 
-        matmul = np.matmul
-        return Bound(matmul if out is None else lambda a, b: matmul(a, b, out), a, b, as_is)
+        wanted = result or a.dtype
+        if wanted.kind == "V" or wanted.name == "bfloat16":
+            raise Unsupported(f"NumPy has no product that is {wanted.name}")
+        return Bound(_asking(np.matmul, a, out, result), a, b, as_is)
 
 
 class NumPyBest(NumPy):
@@ -186,8 +210,10 @@ class Torch(Library):
         torch.set_grad_enabled(False)
         return Availability(True, "", torch.__version__, f"{torch.backends.cpu.get_cpu_capability()} CPU path")
 
-    def bind(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> Bound:
-        """`torch.matmul` on tensors that share the operands' memory."""
+    def bind(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, result: np.dtype[Any] | None = None
+    ) -> Bound:
+        """`torch.matmul`, or `torch._int_mm`, on tensors that share the operands' memory."""
         import torch
 
         def tensor(array: np.ndarray) -> Any:
@@ -203,6 +229,10 @@ class Torch(Library):
             return bits.view(a.dtype) if c.dtype == torch.bfloat16 else bits
 
         matmul = torch.matmul
+        if result is not None and result != a.dtype:
+            if (a.dtype.name, result.name) != ("int8", "int32") or a.ndim != 2:
+                raise Unsupported(f"torch has no product of {a.ndim}-D {a.dtype} that is {result}")
+            matmul = torch._int_mm
         if out is None:
             return Bound(matmul, tensor(a), tensor(b), back)
         c = tensor(out)

@@ -23,7 +23,7 @@ def test_matmul(benchmark: Any, case: cases.Case, library: peers.Library) -> Non
     """Time one product and check its answer."""
     a, b = cases.operands(case)
     try:
-        bound = library.bind(a, b)
+        bound = library.bind(a, b, result=cases.numpy_dtype(case.result))
         answer = bound.call(bound.a, bound.b)
     except peers.Unsupported as error:
         pytest.skip(str(error))
@@ -37,6 +37,6 @@ def test_matmul(benchmark: Any, case: cases.Case, library: peers.Library) -> Non
 def _peak(case: cases.Case) -> float | None:
     """FMA peak beside this shape, where fastgemm is there to measure it."""
     try:
-        return peak.rate(case.dtype, threads=case.threads)
+        return peak.rate(case.operand, threads=case.threads)
     except (ImportError, RuntimeError, ValueError):
         return None

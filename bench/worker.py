@@ -65,8 +65,9 @@ class Session:
         try:
             pairs = [cases.operands(one, seed) for seed in range(_sets(one) if operands == "rotated" else 1)]
             a, b = pairs[0]
-            out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if reuse_out else None
-            self.bound = [self.peer.bind(a, b, out) for a, b in pairs]
+            result = cases.numpy_dtype(one.result)
+            out = np.empty((*a.shape[:-1], b.shape[-1]), result) if reuse_out else None
+            self.bound = [self.peer.bind(a, b, out, result) for a, b in pairs]
         except (peers.Unsupported, ImportError, TypeError) as error:
             return {"unsupported": str(error)}
         first = self.bound[0]

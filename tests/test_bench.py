@@ -106,6 +106,20 @@ class TestCases:
         assert cases.within([case], 33 * 2**20, 2) == ([case], [])
         assert cases.within([case], 31 * 2**20, 2) == ([], [case])
 
+    def test_results_of_another_type(self) -> None:
+        case = cases.parse("2x3x4", "int8:int32")
+        assert (case.operand, case.result, case.bytes) == ("int8", "int32", 2 * 4 + 4 * 3 + 2 * 4 * 2 * 3)
+        a, b = cases.operands(case)
+        assert a.dtype == np.int8
+        for name in ("fastgemm", "numpy"):
+            bound = peers.libraries()[name]().bind(a, b, result=cases.numpy_dtype(case.result))
+            got = bound.array(bound.call(bound.a, bound.b))
+            assert got.dtype == np.int32
+            assert cases.check(a, b, got) is None
+        for text in ("int8:int9", "int8:int32:int32"):
+            with pytest.raises(ValueError, match="unknown dtype"):
+                cases.parse("2x3x4", text)
+
     @pytest.mark.parametrize("text", ["3x4", "3x4x5x6x7", "3x-4x5", "3x0x5", "axbxc"])
     def test_shapes_that_are_none(self, text: str) -> None:
         with pytest.raises(ValueError, match="MxNxK"):
