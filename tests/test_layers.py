@@ -33,6 +33,7 @@ LAYERS = (
     ("quantized",),
     ("contraction", "numpy_loops"),
     ("products", "einstein"),
+    ("graph",),
     ("introspect",),
     ("__init__",),
 )

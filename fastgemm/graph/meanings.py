@@ -1,0 +1,215 @@
+"""What each operation means, in NumPy: the reference interpreter runs these, and everything else is held to them.
+
+Halves (float16, bfloat16) are computed in float32 and rounded once at the end of an operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import epilogues
+from . import rules
+from .rules import Array, Attributes
+
+Meaning = Callable[[Sequence[Array], Attributes], Any]
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float32) if rules.is_half(x.dtype) else x
+
+
+def _as(made: Any, like: Array) -> Array:
+    return np.asarray(made).astype(like.dtype, copy=False)
+
+
+# ---- elementwise ----------------------------------------------------------------------------------------------------
+
+_UNARY: dict[str, Callable[..., Any]] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "reciprocal": lambda x: 1 / x,
+    "identity": np.array,
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "pow": np.power,
+}
+_REDUCTION: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
+
+
+def unary(name: str) -> Meaning:
+    """Return the meaning of an operation on each number."""
+    return lambda x, _: _as(_UNARY[name](_wide(x[0])), x[0])
+
+
+def binary(name: str) -> Meaning:
+    """Return the meaning of an operation on pairs of numbers."""
+    if name == "div":
+        return divide
+    return lambda x, _: _as(_BINARY[name](_wide(x[0]), _wide(x[1])), x[0])
+
+
+def divide(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Integers as ONNX and C do: towards zero."""
+    if rules.is_float(x[0].dtype):
+        return _as(_wide(x[0]) / _wide(x[1]), x[0])
+    found = np.floor_divide(x[0], x[1])
+    exact = found * x[1] == x[0]
+    return _as(found + ((x[0] < 0) != (x[1] < 0)) * ~exact * (x[1] != 0), x[0])
+
+
+def activation(name: str) -> Meaning:
+    """Return the meaning of a row of `registry.EPILOGUES`."""
+    return lambda x, a: _as(epilogues.meaning(name)(_wide(x[0]), a.get("p", 0.0), a.get("q", 0.0)), x[0])
+
+
+def where(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Choose the second operand where the first is true, the third elsewhere."""
+    return np.where(x[0], x[1], x[2])
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+
+def _result(made: Any, operand: Array, attributes: Attributes) -> Array:
+    asked = attributes.get("dtype")
+    kind = operand.dtype if asked is None else rules.dtype_of(asked)
+    found: Array = np.asarray(made).astype(kind, copy=False)
+    return found
+
+
+def matmul(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Multiply; halves by sums of float32, rounded once unless ``dtype`` asks for the sums."""
+    return _result(np.matmul(_wide(x[0]), _wide(x[1])), x[0], attributes)
+
+
+def matmul_integer(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Multiply differences from zero points, in int32."""
+    left, right = (operand.astype(np.int32) for operand in x[:2])
+    if len(x) > 2:
+        left -= x[2].astype(np.int32).reshape(())
+    if len(x) > 3:
+        right -= x[3].astype(np.int32).reshape(())
+    product: Array = np.matmul(left, right)
+    return product
+
+
+def linear(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Multiply, scale, add, and apply an activation; halves are rounded once, at the end."""
+    made = np.matmul(_wide(x[0]), _wide(x[1]))
+    if attributes["alpha"] != 1:
+        made = made * made.dtype.type(attributes["alpha"])
+    for term in x[2:]:
+        made = made + _wide(term)
+    made = epilogues.meaning(attributes["activation"])(made, attributes["p"], attributes["q"])
+    return _result(made, x[0], attributes)
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def softmax(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Exponentials over their sum; the largest is subtracted first.  A row of -inf alone is NaN, as in ONNX."""
+    wide, axis = _wide(x[0]), attributes["axis"]
+    raised = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
+    return _as(raised / raised.sum(axis=axis, keepdims=True), x[0])
+
+
+def layer_norm(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Rows with mean 0 and variance 1, times a factor and plus a term for each column."""
+    wide = _wide(x[0])
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    variance = (centred * centred).mean(axis=-1, keepdims=True)
+    made = centred / np.sqrt(variance + wide.dtype.type(attributes["epsilon"]))
+    if len(x) > 1:
+        made = made * _wide(x[1])
+    if len(x) > 2:
+        made = made + _wide(x[2])
+    return _as(made, x[0])
+
+
+def reduction(name: str) -> Meaning:
+    """Return the meaning of a sum, mean or maximum over axes."""
+
+    def run(x: Sequence[Array], attributes: Attributes) -> Array:
+        axes = rules.axes_of(attributes["axes"], x[0].ndim)
+        return _as(_REDUCTION[name](_wide(x[0]), axis=axes, keepdims=attributes["keepdims"]), x[0])
+
+    return run
+
+
+# ---- views ----------------------------------------------------------------------------------------------------------
+
+
+def reshape(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Give it another shape; a view where NumPy's strides can say it."""
+    return x[0].reshape(attributes["shape"])
+
+
+def transpose(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Reorder the axes; always a view."""
+    return x[0].transpose(attributes["perm"])
+
+
+def slice_(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Take a part of each axis; always a view."""
+    return x[0][rules.slices(x[0].shape, attributes)]
+
+
+def broadcast_to(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Repeat; always a view."""
+    return np.broadcast_to(x[0], attributes["shape"])
+
+
+def copy(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Lay the numbers out in C order."""
+    return np.array(x[0], order="C")
+
+
+# ---- types ----------------------------------------------------------------------------------------------------------
+
+
+def cast(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Convert as NumPy does."""
+    return x[0].astype(rules.dtype_of(attributes["dtype"]))
+
+
+def _channel(values: Array, x: Array, axis: int) -> Array:
+    if values.size == 1:
+        return values.reshape(())
+    shape = [1] * x.ndim
+    shape[axis] = values.size
+    return values.reshape(shape)
+
+
+def quantize(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Divide by the scale, round to even, add the zero point, and hold to the range of the type: QuantizeLinear."""
+    asked = attributes["dtype"]
+    kind = x[2].dtype if len(x) > 2 else np.dtype("u1") if asked is None else rules.dtype_of(asked)
+    ends = np.iinfo(kind)
+    scaled = np.rint(_wide(x[0]) / _channel(_wide(x[1]), x[0], attributes["axis"]))
+    if len(x) > 2:
+        scaled = scaled + _channel(x[2].astype(np.float32), x[0], attributes["axis"])
+    # NaN has no place among bytes: it is taken for zero, before the zero point where there is one.
+    scaled = np.where(np.isnan(scaled), 0 if len(x) < 3 else _channel(x[2], x[0], attributes["axis"]), scaled)
+    return np.clip(scaled, ends.min, ends.max).astype(kind)
+
+
+def dequantize(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Return ``scale * (number - zero_point)``: DequantizeLinear."""
+    numbers = x[0].astype(np.int32)
+    if len(x) > 2:
+        numbers = numbers - _channel(x[2].astype(np.int32), x[0], attributes["axis"])
+    scale = _channel(_wide(x[1]), x[0], attributes["axis"])
+    return _as(numbers.astype(scale.dtype) * scale, x[1])

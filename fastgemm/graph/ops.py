@@ -1,0 +1,165 @@
+"""The table of operations: what each takes, the shape and type that it gives, what it means in NumPy, and its kind.
+
+Everything reads it: validation, the builder, the reference interpreter, the passes (by kind), the memory model and the
+ONNX import.  Adding an operation is one row here, one rule in `rules` where none fits, one function in `meanings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import registry
+from . import meanings, rules
+from .rules import Array, Attributes, Spec
+
+# Kinds, which is what the passes ask for.
+PRODUCT = "product"  # a matrix product: an anchor of fusion
+ELEMENTWISE = "elementwise"  # each number of the result needs one number of each (broadcast) operand
+ROW = "row"  # each row of the result needs a whole row: softmax, layer_norm
+REDUCTION = "reduction"  # fewer numbers than it reads
+VIEW = "view"  # the same numbers under other strides: free where strides can say it
+QUANTISE = "quantise"  # another type for the same numbers: cast, quantize, dequantize
+COPY = "copy"  # the same numbers in another order of memory
+KINDS = (PRODUCT, ELEMENTWISE, ROW, REDUCTION, VIEW, QUANTISE, COPY)
+
+# The default of an attribute that has none.
+REQUIRED = object()
+
+
+class Op(NamedTuple):
+    """A row of the table.
+
+    ``inputs`` is how many operands it takes, at least and at most; ``attributes`` its other parameters with their
+    defaults (`REQUIRED` where there is none).  ``in_place`` lists the operands whose memory the result may take, where
+    they have its shape and type.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[int, int]
+    infer: Callable[[Sequence[Spec], Attributes], Spec]
+    meaning: Callable[[Sequence[Array], Attributes], Any]
+    attributes: Mapping[str, Any] = {}
+    in_place: tuple[int, ...] = ()
+
+
+def _activations() -> list[Op]:
+    # What the kernels can do to a tile of a product; `scale` is a product with a number.
+    return [
+        Op(row.name, ELEMENTWISE, (1, 1), rules.floating, meanings.activation(row.name), dict(row.params), (0,))
+        for row in registry.EPILOGUES
+        if row.name != "none"
+    ]
+
+
+_REDUCED = {"axes": REQUIRED, "keepdims": False}
+_FINISH = {"terms": (), "alpha": 1.0, "activation": "none", "p": 0.0, "q": 0.0, "dtype": None}
+
+OPS: dict[str, Op] = {
+    op.name: op
+    for op in (
+        Op("matmul", PRODUCT, (2, 2), rules.matmul, meanings.matmul, {"dtype": None}),
+        Op("matmul_integer", PRODUCT, (2, 4), rules.matmul_integer, meanings.matmul_integer),
+        # Made by the passes: activation(alpha * (a @ b) + terms), where terms names the operands from the third on.
+        Op("linear", PRODUCT, (2, 4), rules.linear, meanings.linear, _FINISH),
+        *_activations(),
+        *(
+            Op(name, ELEMENTWISE, (1, 1), rule, meanings.unary(name), {}, (0,))
+            for name, rule in (
+                ("neg", rules.same),
+                ("abs", rules.same),
+                ("sqrt", rules.floating),
+                ("log", rules.floating),
+                ("reciprocal", rules.floating),
+                ("identity", rules.same),
+                ("floor", rules.same),
+                ("ceil", rules.same),
+            )
+        ),
+        *(
+            Op(name, ELEMENTWISE, (2, 2), rules.broadcast, meanings.binary(name), {}, (0, 1))
+            for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow")
+        ),
+        Op("where", ELEMENTWISE, (3, 3), rules.where, meanings.where, {}, (1, 2)),
+        Op("softmax", ROW, (1, 1), rules.along_axis, meanings.softmax, {"axis": -1}, (0,)),
+        Op("layer_norm", ROW, (1, 3), rules.layer_norm, meanings.layer_norm, {"epsilon": 1e-5}, (0,)),
+        *(
+            Op(name, REDUCTION, (1, 1), rules.reduction, meanings.reduction(name), _REDUCED)
+            for name in ("sum", "mean", "max")
+        ),
+        Op("reshape", VIEW, (1, 1), rules.reshape, meanings.reshape, {"shape": REQUIRED}),
+        Op("transpose", VIEW, (1, 1), rules.transpose, meanings.transpose, {"perm": None}),
+        Op(
+            "slice", VIEW, (1, 1), rules.slice_, meanings.slice_, {"starts": REQUIRED, "stops": REQUIRED, "steps": None}
+        ),
+        Op("broadcast", VIEW, (1, 1), rules.broadcast_to, meanings.broadcast_to, {"shape": REQUIRED}),
+        Op("copy", COPY, (1, 1), rules.same, meanings.copy),
+        Op("cast", QUANTISE, (1, 1), rules.cast, meanings.cast, {"dtype": REQUIRED}),
+        Op("quantize", QUANTISE, (2, 3), rules.quantize, meanings.quantize, {"axis": -1, "dtype": None}),
+        Op("dequantize", QUANTISE, (2, 3), rules.dequantize, meanings.dequantize, {"axis": -1}),
+    )
+}
+
+
+def op(name: str) -> Op:
+    """Return the row of an operation.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> from fastgemm.graph import ops
+    >>> ops.op("softmax").kind
+    'row'
+    """
+    row = OPS.get(name)
+    if row is None:
+        raise ValueError(f"no operation {name!r}; there are {', '.join(sorted(OPS))}")
+    return row
+
+
+def attributes_of(row: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operation's attributes, defaults filled in and lists made tuples.
+
+    Raises
+    ------
+    TypeError
+        If one is unknown, or one without a default is missing.
+    """
+    unknown = sorted(set(given) - set(row.attributes))
+    if unknown:
+        known = ", ".join(row.attributes) or "none"
+        raise TypeError(f"no attribute {unknown[0]!r} (there is {known})")
+    merged = {**row.attributes, **given}
+    missing = [name for name, value in merged.items() if value is REQUIRED]
+    if missing:
+        raise TypeError(f"attribute {missing[0]!r} is missing")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in merged.items()}
+
+
+def infer(name: str, inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Return the shape and type of an operation's result.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the operands do not fit; the message says what is wrong, not where: the caller knows the node.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph import ops
+    >>> spec = ops.Spec((4, 8), np.dtype("f4"))
+    >>> ops.infer("transpose", [spec], {"perm": None}).shape
+    (8, 4)
+    """
+    row = op(name)
+    least, most = row.inputs
+    if not least <= len(inputs) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise ValueError(f"takes {wanted} operands, not {len(inputs)}")
+    return row.infer(inputs, attributes)

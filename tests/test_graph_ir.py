@@ -1,0 +1,192 @@
+"""Graphs: what the table of operations infers is what NumPy gives, and what means nothing is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fastgemm.graph import Builder, Graph, GraphError, Node, Value, ops, reference
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+
+
+def numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
+    kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    rng = np.random.default_rng(seed)
+    if kind.kind in "iu":
+        return rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape, kind, endpoint=True)
+    return (rng.random(shape) + 0.25).astype(kind)
+
+
+def one(op: str, *operands: np.ndarray, **attributes: Any) -> Graph:
+    """A graph of one operation."""
+    build = Builder()
+    inputs = [build.input(f"x{at}", x.shape, x.dtype) for at, x in enumerate(operands)]
+    build.output(build.apply(op, *inputs, **attributes), "y")
+    return build.graph()
+
+
+def samples(dtype: str) -> dict[str, tuple[list[np.ndarray], dict[str, Any]]]:
+    """Operands and attributes for every row of the table."""
+    x, y = numbers((3, 4, 5), dtype, 1), numbers((4, 5), dtype, 2)
+    square, row = numbers((5, 6), dtype, 3), numbers((5,), dtype, 4)
+    a, b = numbers((3, 4), "u1"), numbers((4, 2), "i1")
+    special: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
+        "matmul": ([x, square], {}),
+        "matmul_integer": ([a, b, np.uint8(3) + np.zeros((), "u1"), np.zeros((1,), "i1")], {}),
+        "linear": ([x, square, numbers((6,), dtype), numbers((4, 6), dtype)],
+                   {"terms": ("bias", "residual"), "alpha": 0.5, "activation": "relu"}),
+        "where": ([np.arange(5) > 2, x, y], {}),
+        "softmax": ([x], {"axis": 1}),
+        "layer_norm": ([x, row, row], {}),
+        "sum": ([x], {"axes": (0, -1)}),
+        "mean": ([x], {"axes": 1, "keepdims": True}),
+        "max": ([x], {"axes": [2]}),
+        "reshape": ([x], {"shape": (2, -1, 3)}),
+        "transpose": ([x], {"perm": (2, 0, 1)}),
+        "slice": ([x], {"starts": (0, -2, 1), "stops": (99, 4, 5), "steps": (2, 1, 3)}),
+        "broadcast": ([y], {"shape": (2, 4, 5)}),
+        "cast": ([x], {"dtype": "float64"}),
+        "quantize": ([x, row, numbers((5,), "i1")], {"axis": -1}),
+        "dequantize": ([numbers((3, 5), "i1"), row[:1], np.ones((), "i1")], {}),
+    }  # fmt: skip
+    for name, row_ in ops.OPS.items():
+        special.setdefault(name, ([x, y][: row_.inputs[0]], {}))
+    return special
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ops.OPS)
+def test_inference_is_what_numpy_gives(name: str, dtype: str) -> None:
+    """The interpreter asserts shape and type of every node."""
+    operands, attributes = samples(dtype)[name]
+    graph = one(name, *operands, **attributes)
+    inputs = {f"x{at}": x for at, x in enumerate(operands)}
+    got = reference.run(graph, inputs)["y"]
+    assert got.shape == graph.value("y").shape
+    wide = reference.run(graph, inputs, precise=True)["y"]
+    if got.dtype.kind in "iub":
+        return
+    eps = float(ml_dtypes.finfo(got.dtype).eps)
+    np.testing.assert_allclose(got.astype("f8"), wide, rtol=8 * eps, atol=8 * eps)
+
+
+def test_meanings() -> None:
+    x = np.array([[-7, 7], [-6, 5]], "i4")
+    assert reference.run(one("div", x, np.full((2, 2), 2, "i4")), {"x0": x, "x1": np.full((2, 2), 2, "i4")})[
+        "y"
+    ].tolist() == [[-3, 3], [-3, 2]]
+    x = np.array([0.5, 1.5, -9.0, np.inf, -np.inf, np.nan], "f4")
+    graph = one("quantize", x, np.ones((), "f4"), np.array(3, "u1"))
+    got = reference.run(graph, {"x0": x, "x1": np.ones((), "f4"), "x2": np.array(3, "u1")})["y"]
+    assert got.tolist() == [3, 5, 0, 255, 0, 3]
+
+
+REFUSED: list[tuple[str, list[Any], dict[str, Any], str]] = [
+    ("matmul", [(2, 3), (4, 5)], {}, "3 columns meet 4 rows"),
+    ("matmul", [(3,), (3, 5)], {}, "matrices and stacks"),
+    ("add", [(2, 3), (4,)], {}, "do not broadcast"),
+    ("relu", [(2,)], {"slope": 1}, "no attribute 'slope'"),
+    ("reshape", [(2, 3)], {}, "'shape' is missing"),
+    ("reshape", [(2, 3)], {"shape": (5,)}, "cannot make shape"),
+    ("transpose", [(2, 3)], {"perm": (0, 0)}, "name one twice"),
+    ("softmax", [(2, 3)], {"axis": 2}, "no axis 2 of 2"),
+    ("add", [(2,)], {}, "takes 2 operands, not 1"),
+    ("polish", [(2,)], {}, "no operation 'polish'"),
+    ("layer_norm", [(2, 3), (2,)], {}, "its scale"),
+    ("slice", [(2, 3)], {"starts": (0,), "stops": (1,)}, "name all of 2 axes"),
+    ("cast", [(2,)], {"dtype": "complex64"}, "not complex64"),
+    ("linear", [(2, 3), (3, 4)], {"terms": ("bias",)}, "name 1 operands"),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "attributes", "why"), REFUSED)
+def test_refusals(name: str, shapes: list[Any], attributes: dict[str, Any], why: str) -> None:
+    with pytest.raises(GraphError, match=why) as caught:
+        one(name, *(np.ones(shape, "f4") for shape in shapes), **attributes)
+    assert f"({name})" in str(caught.value)
+
+
+def test_types_must_agree() -> None:
+    with pytest.raises(GraphError, match=r"node 'add_0' \(add\): operands are of types float32 and float64"):
+        one("add", np.ones(2, "f4"), np.ones(2))
+    with pytest.raises(GraphError, match="matmul_integer"):
+        one("matmul", np.ones((2, 2), "i1"), np.ones((2, 2), "i1"))
+
+
+def value(name: str, data: Any = None) -> Value:
+    return Value(name, (2,), np.dtype("f4"), None if data is None else np.asarray(data, "f4"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "values", "outputs", "why"),
+    [
+        ([Node("relu", ("x",), ("y",))], [value("y")], ["y"], "there is no value 'x'"),
+        ([Node("relu", ("z",), ("y",))], [value("x"), value("y")], ["y"], r"node 'y' \(relu\) reads 'z', which is n"),
+        ([Node("relu", ("h",), ("y",), name="late"), Node("relu", ("x",), ("h",))], [*map(value, "xyh")], ["y"],
+         r"node 'late' \(relu\) reads 'h', which is made by a later node"),
+        ([Node("relu", ("x",), ("y",))] * 2, [*map(value, "xy")], ["y"], "which there is already"),
+        ([Node("relu", ("x",), ("y",))], [value("x"), Value("y", (3,), np.dtype("f4"))], ["y"], "declared as"),
+        ([], [*map(value, "xy")], ["y"], "no node makes output 'y'"),
+        ([], [value("x", [1, 2])], ["x"], "input 'x' is a constant"),
+        ([Node("relu", ("x",), ("y", "z"))], [*map(value, "xyz")], ["y"], "2 outputs"),
+        ([Node("relu", ("c",), ("y",))], [value("x"), Value("c", (3,), np.dtype("f4"), np.ones(2, "f4")), value("y")],
+         ["y"], "constant 'c' holds"),
+    ],
+)  # fmt: skip
+def test_graphs_that_mean_nothing(nodes: list[Node], values: list[Value], outputs: list[str], why: str) -> None:
+    with pytest.raises(GraphError, match=why):
+        Graph(nodes, values, ["x"], outputs)
+
+
+def test_a_graph_that_depends_on_itself() -> None:
+    graph = one("relu", np.ones(2, "f4"))
+    ring = [Node("add", ("x0", "b"), ("a",)), Node("relu", ("a",), ("b",)), Node("relu", ("b",), ("y",))]
+    with pytest.raises(GraphError, match="depends on itself"):
+        graph.changed(ring, [value("a"), value("b")])
+
+
+def test_changes_are_ordered_and_pruned() -> None:
+    build = Builder("g")
+    x = build.input("x", (2,), "float32")
+    unused = build.exp(x)
+    h = build.relu(x + 1.0)
+    build.output(h * h, "y")
+    graph = build.graph()
+    assert unused.name not in graph.values
+    assert [node.op for node in graph.changed(reversed(graph.nodes)).nodes] == ["add", "relu", "mul"]
+    assert graph.only_consumer("x").op == "add"
+    assert graph.producer("y").op == "mul"
+    assert graph.fresh("y") == "y_0"
+
+
+def test_builder_names_and_numbers() -> None:
+    build = Builder()
+    x = build.input("x", (2, 3), "float16")
+    y = 1 - x / 2
+    assert y.dtype == np.float16
+    build.output(y, "y")
+    build.output(x, "same")
+    build.output((x.T @ (-x)).reshape(9), "z")
+    graph = build.graph()
+    assert graph.outputs == ("y", "same", "z")
+    given = {"x": numbers((2, 3), "f2")}
+    got = reference.run(graph, given)
+    assert np.array_equal(got["same"], given["x"])
+    assert np.array_equal(got["y"], 1 - given["x"] / 2)
+    with pytest.raises(GraphError, match="already"):
+        build.input("x", (1,), "f4")
+    with pytest.raises(GraphError, match="no tensor of this builder"):
+        Builder().relu(x)
+    with pytest.raises(AttributeError, match="has no 'polish'"):
+        build.polish(x)
+
+
+def test_inputs_are_checked() -> None:
+    graph = one("relu", np.ones(2, "f4"))
+    for inputs, why in (({}, "'x0' is missing"), ({"q": 1}, "no input 'q'"), ({"x0": np.ones(2)}, "is float64")):
+        with pytest.raises(GraphError, match=why):
+            reference.run(graph, inputs)
