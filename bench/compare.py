@@ -30,6 +30,7 @@ import argparse
 import contextlib
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -250,11 +251,13 @@ def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, A
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0, or 1 when a requirement is missed, 2 when nothing can be timed, 130 after Ctrl-C."""
+    """Run the command; 0, or 1 when a requirement is missed, 2 when nothing can be timed, 130 after Ctrl-C or SIGTERM."""
     options = parser().parse_args(arguments)
     # Imported late: --help needs none of it.
     import verdict
 
+    # Told to end, it ends as by Ctrl-C: with what it has.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         pythons = workers.interpreters(options.python)
         for name, cls in peers.libraries().items():
