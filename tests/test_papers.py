@@ -45,9 +45,11 @@ def test_a_table_comes_back(small: Table, tmp_path: Path) -> None:
     assert found.about["cpu"] == "none"
     assert found.best == pytest.approx(small.best)
     assert np.isnan(found.seconds[7])
-    near = seconds < 10 * small.best
+    near = seconds < tables.FAR * small.best
     np.testing.assert_allclose(found.seconds[near], seconds[near], rtol=0.03)
-    assert found(found.space.start) == pytest.approx(small(small.space.start), rel=0.1)
+    far = np.isfinite(seconds) & ~near
+    np.testing.assert_allclose(found.seconds[far], seconds[far], rtol=0.4)
+    assert (found.seconds[far] > 0.99 * tables.FAR * small.best).all()
 
 
 def packed(about: object, body: bytes = bytes(1)) -> bytes:

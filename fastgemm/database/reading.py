@@ -8,16 +8,17 @@ held against the same classes by a test.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import stat
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from .. import registry
-from ..problem import Config, Problem, Record
+from ..problem import Record
 
 SCHEMA = 1
 # Some 150,000 records.  Parsing takes several times the size in memory.
@@ -34,14 +35,6 @@ SHARED = ("kernels",)
 FILE_FIELDS = ("$schema", "schema", "groups")
 GROUP_FIELDS = ("cpu", "kernels", "records")
 
-_FIELDS: dict[type, dict[str, tuple[type, bool]]] = {
-    kind: {
-        f.name: (get_type_hints(kind)[f.name], f.default is MISSING)
-        for f in fields(kind)
-        if not (kind is Record and f.name in SHARED)
-    }
-    for kind in (Problem, Config, Record)
-}
 _SPOKEN = {int: "an integer", float: "a number", str: "a string"}
 
 
@@ -159,7 +152,7 @@ def _group(found: Contents, group: Any, only: tuple[str | None, str | None]) -> 
 
 def decode(data: Any, kernels: str) -> Record:
     """Make a record of its JSON object.  Raises TypeError or ValueError with the reason."""
-    record: Record = _build(Record, data, "record", kernels=kernels)
+    record: Record = build(Record, data, "record", kernels=kernels)
     for name in ("seconds", "baseline_seconds"):
         if not MIN_SECONDS <= getattr(record, name) <= MAX_SECONDS:
             raise ValueError(f"{name} must be between {MIN_SECONDS:g} and {MAX_SECONDS:g}, not {getattr(record, name)}")
@@ -174,14 +167,23 @@ def decode(data: Any, kernels: str) -> Record:
     return record
 
 
-def _build(kind: type, data: Any, where: str, **given: str) -> Any:
-    expected = _FIELDS[kind]
+@functools.cache
+def _fields(kind: type) -> dict[str, tuple[type, bool]]:
+    """Return the fields of a class that its JSON object has: their types, and whether they must be there."""
+    hints = get_type_hints(kind)
+    left_out = SHARED if kind is Record else ()
+    return {f.name: (hints[f.name], f.default is MISSING) for f in fields(kind) if f.name not in left_out}
+
+
+def build(kind: type, data: Any, where: str, **given: str) -> Any:
+    """Make a dataclass of a JSON object, every field of which is checked.  Raises TypeError or ValueError."""
+    expected = _fields(kind)
     _known(data, expected, where)
     values: dict[str, Any] = dict(given)
     for name, (type_, required) in expected.items():
         if name in data:
             value = data[name]
-            values[name] = _build(type_, value, name) if type_ in _FIELDS else _scalar(name, value, type_)
+            values[name] = build(type_, value, name) if is_dataclass(type_) else _scalar(name, value, type_)
         elif required:
             raise ValueError(f"{where} lacks {name!r}")
     return kind(**values)

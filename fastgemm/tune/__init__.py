@@ -8,7 +8,7 @@
        costs = yield configs  │
                            compare: the best against the heuristic, in pairs
                               │ confirmed only
-                           database record          journal: what was tried, for --resume
+                           database record          journal: what was tuned, for --resume; history: every trial
 
 Nothing outside this folder imports it.  It needs more than NumPy:
 ``pip install fastgemm[tune]``.
@@ -29,6 +29,9 @@ One idea a module:
 ``worker``       that process: it runs candidates, checks and times them
 ``compare``      the paired final that a record must win
 ``journal``      the log of finished problems beside the database
+``history``      the log of everything that was measured, for searches that learn from it
+``lines``        files of JSON lines that several processes append to
+``arguments``    what values on a command line may be
 ``storage``      Optuna's storages: studies that other processes go on with
 ``driver``       budget, cache of measurements, one problem from start to record
 ``specialise``   kernels for single small shapes, judged and recorded

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import registry, untuned
 from ..problem import LAYOUTS, MAX_THREADS, Problem
+from . import arguments as values
 from . import db, shapes, strategies
 from .measure import footprint
 from .shapes import ShapeError
@@ -66,6 +67,8 @@ files:
 Ctrl-C keeps every shape that is finished. Leave the machine alone while tuning: the
 report says when its times were too unsteady to see small gains.
 """
+
+SECONDS = values.above_zero("a number of seconds")
 
 EXTRAS = ("rich", "scipy", "optuna", "cmaes")
 
@@ -150,8 +153,13 @@ def _parser() -> argparse.ArgumentParser:
         default="tpe",
         help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names()) + " (default: tpe)",
     )
-    how.add_argument("--trials", type=_positive, metavar="N", help="configurations to measure for each shape")
-    how.add_argument("--seconds", type=_seconds, metavar="S", help="time for all shapes together, shared out evenly")
+    how.add_argument("--trials", type=values.count, metavar="N", help="configurations to measure for each shape")
+    how.add_argument(
+        "--seconds",
+        type=SECONDS,
+        metavar="S",
+        help="time for all shapes together, shared out evenly",
+    )
     how.add_argument(
         "--quick",
         action="store_true",
@@ -164,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         help="instead of searching, compile a kernel for each of these small shapes (up to 48 in each dimension) with "
         "its sizes as constants, and record it where it is faster; takes a C compiler and Cython",
     )
-    how.add_argument("--seed", type=_seed, metavar="N", default=0, help="of the search and the operands (default: 0)")
+    how.add_argument("--seed", type=values.whole, metavar="N", default=0, help="of search and operands (default: 0)")
     where = parser.add_argument_group("results")
     where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
     where.add_argument(
@@ -244,30 +252,8 @@ def _dtype(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
-    return seconds
-
-
 def _threads(text: str) -> int:
-    if _positive(text) > MAX_THREADS:
+    if values.count(text) > MAX_THREADS:
         raise argparse.ArgumentTypeError(f"at most {MAX_THREADS} threads")
     return int(text)
 

@@ -15,6 +15,8 @@ from .. import cpu, database, kernels, registry
 from ..database.files import replace
 from ..database.writing import DEFAULT_NAME, text_of
 from ..problem import Record
+from . import history
+from .arguments import above_zero
 from .shapes import label
 from .words import describe, duration, geometric_mean
 
@@ -44,7 +46,7 @@ examples:
     python -m fastgemm.tune db export fleet.json --this-cpu --to cpu.json
     python -m fastgemm.tune db export fleet.json --to table.csv
 
-  drop what no build like this one can use, and gains below 5 percent
+  drop what no build like this one can use, trials in the log beside it too, and gains below 5 percent
     python -m fastgemm.tune db prune tuning.json --stale --below 1.05
 
 exit status: 0 done; 1 a file is damaged, a record does not hold, or nothing could be written; 2 wrong usage.
@@ -56,6 +58,9 @@ COLUMNS = (
     *("cpu", "kernels", "dtype", "M", "N", "K", "batch", "layout", "threads", "configuration"),
     *("seconds", "untuned_seconds", "gain", "gflops", "trials", "strategy", "date"),
 )
+
+
+RATIO = above_zero("a ratio such as 1.05")
 
 
 class Unusable(Exception):
@@ -113,7 +118,12 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("file", type=Path, metavar="FILE", help="a database file")
     prune.add_argument("--stale", action="store_true", help="those of other kernel sets than this build's")
     prune.add_argument("--other-cpus", action="store_true", help="those of other CPUs than this one")
-    prune.add_argument("--below", type=_ratio, metavar="GAIN", help="those with a smaller gain; 1.05 for instance")
+    prune.add_argument(
+        "--below",
+        type=above_zero("a ratio such as 1.05"),
+        metavar="GAIN",
+        help="those with a smaller gain; 1.05 for instance",
+    )
     prune.add_argument("--dry-run", action="store_true", help="only say how many they are")
     return parser
 
@@ -123,22 +133,17 @@ def _choose(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--this-build", action="store_true", help="only records of this build's kernel set")
 
 
-def _ratio(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a ratio above zero, such as 1.05")
-    return value
-
-
 def _show(options: argparse.Namespace) -> int:
     damaged = 0
     for path in _paths(options.files):
         groups, problems = database.read_groups(path)
         damaged += bool(problems)
         print(f"{path}: {_count(groups)} records" + (f", damaged: {problems[0]}" if problems else ""))
+        if (log := history.beside(path)).exists():
+            trials, left_out = history.read(log)
+            used = sum((trial.cpu, trial.kernels) == (cpu.key(), kernels.kernel_hash()) for trial in trials)
+            damage = f", {len(left_out)} damaged lines" if left_out else ""
+            print(f"{log}: {len(trials)} trials, {used} of them of this CPU and build{damage}")
         for (key, kernel_set), records in sorted(groups.items()):
             here = _here(key, kernel_set)
             gain = geometric_mean([record.gain for record in records])
@@ -226,6 +231,16 @@ def _prune(options: argparse.Namespace) -> int:
         removed += len(unwanted) if options.dry_run else database.remove(options.file, unwanted, cpu=key)
     verb = "would be taken out" if options.dry_run else "taken out"
     print(f"{options.file}: {removed} of {_count(groups)} records {verb}")
+    (found,) = _paths([options.file])
+    log = history.beside(found)
+    if log.exists() and (options.stale or options.other_cpus):
+
+        def useless(trial: history.Trial) -> bool:
+            stale = options.stale and trial.kernels != kernels.kernel_hash()
+            return bool(stale or (options.other_cpus and trial.cpu != cpu.key()))
+
+        gone, all_of_them = history.prune(log, useless, options.dry_run)
+        print(f"{log}: {gone} of {all_of_them} trials {verb}")
     return 0
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from .. import database
 from ..problem import Config, Problem, Record
 from . import journal
-from .compare import FINALISTS, final
+from .compare import FINALISTS, Verdict, final
 from .journal import Entry
 from .measure import Measurement, Runner
 from .space import Space
@@ -129,7 +129,11 @@ def tune(
     )
     if verdict is None:
         return dataclasses.replace(about, detail="the final could not be timed")
-    confirmed = verdict.confirmed and verdict.config != space.start
+    return judged(about, verdict, verdict.confirmed and verdict.config != space.start)
+
+
+def judged(about: Entry, verdict: Verdict, confirmed: bool) -> Entry:
+    """Return the entry of a problem with the result of its final."""
     return dataclasses.replace(
         about,
         status="confirmed" if confirmed else "rejected",

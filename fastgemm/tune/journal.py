@@ -8,22 +8,18 @@ at worst leaves half a line, which reading skips.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..problem import Config, Problem
+from . import lines
 from .shapes import from_fields
 
 SCHEMA = 1
 STATUSES = ("confirmed", "rejected", "failed")
-
-# Some 200,000 lines.
-MAX_FILE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +87,7 @@ def beside(database: Path) -> Path:
 def append(path: Path, entry: Entry) -> None:
     """Add a line, in one write."""
     fields = {name: None if value != value else value for name, value in asdict(entry).items()}
-    line = json.dumps({"schema": SCHEMA, **fields}, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+b") as file:
-        # What a killed run left unfinished must not swallow this line too.
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(size - 1)
-            line = line if file.read(1) == b"\n" else "\n" + line
-        file.write(line.encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
+    lines.append(path, [{"schema": SCHEMA, **fields}])
 
 
 def read(path: Path) -> tuple[list[Entry], list[str]]:
@@ -112,24 +98,7 @@ def read(path: Path) -> tuple[list[Entry], list[str]]:
     path : Path
         The journal; a missing one is empty.
     """
-    entries: list[Entry] = []
-    left_out: list[str] = []
-    try:
-        if path.stat().st_size > MAX_FILE:
-            return [], [f"{path}: larger than {MAX_FILE >> 20} MiB"]
-        text = path.read_bytes().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return [], []
-    except OSError as error:
-        return [], [f"{path}: {error.strerror or error}"]
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            entries.append(_entry(json.loads(line)))
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            left_out.append(f"{path}, line {number}: {str(error)[:200]}")
-    return entries, left_out
+    return lines.read(path, _entry)
 
 
 def _entry(fields: Any) -> Entry:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,6 +100,13 @@ class Nests:
         """How often the body of each loop runs; column 0 is the whole nest, which runs once."""
         ones = np.ones((len(self), 1))
         return np.concatenate([ones, np.cumprod(self.trips, axis=1)], axis=1)
+
+
+class Experience(NamedTuple):
+    """What was measured for one problem: the loops of some configurations, and their seconds."""
+
+    nests: Nests
+    seconds: np.ndarray
 
 
 def moved(nests: Nests, capacity: float) -> np.ndarray:

@@ -17,10 +17,11 @@ from .. import cpu, database, heuristic, kernels, special
 from ..database.writing import DEFAULT_NAME
 from ..problem import Problem, Record
 from . import compile as building
-from . import driver, journal, report, specialise, strategies, words
+from . import driver, history, journal, report, specialise, strategies, words
 from .chronicle import Chronicle
 from .journal import Entry
 from .live import LiveRunner
+from .measure import Measurement
 from .space import Space
 
 # Programs that were running in the last minute, on average.
@@ -75,11 +76,18 @@ def run(problems: list[Problem], options: Namespace) -> int:
             budget = driver.Budget(options.trials or strategy.trials)
             budget.deadline = time.monotonic() + left / (len(waiting) - index)
             watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)
+            informed = strategy.informed(log.experiences(problem, space.start.isa)) if strategy.learns else strategy
+
+            def trial(measurement: Measurement, problem: Problem = problem) -> None:
+                watch.trial(measurement)
+                log.add(problem, measurement, strategy.name)
+
             with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-                yield driver.tune(space, runner, strategy, budget, options.seed, watch.trial, known), known
+                yield driver.tune(space, runner, informed, budget, options.seed, trial, known), known
 
     told = Chronicle()
     with report.Watch(len(waiting), options.quiet, deadline, told) as watch:
+        log = history.Log(path, cpu.key(), kernels.kernel_hash(), watch.say)
         if entries:
             watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
         if waiting and (busy := _load()) > BUSY:

@@ -122,16 +122,7 @@ def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner) -
         return dataclasses.replace(about, detail="the final could not be timed")
     verdict, untuned = judge(config, timed[config], timed[base]), judge(config, timed[config], timed[start])
     won = verdict.confirmed and untuned.p < P_VALUE and untuned.gain >= GAIN
-    return dataclasses.replace(
-        about,
-        status="confirmed" if won else "rejected",
-        seconds=verdict.seconds,
-        baseline_seconds=untuned.baseline_seconds,
-        gain=verdict.gain,
-        p=verdict.p,
-        spread=verdict.spread,
-        numpy_seconds=math.nan,
-    )
+    return dataclasses.replace(driver.judged(about, verdict, won), baseline_seconds=untuned.baseline_seconds)
 
 
 def run(

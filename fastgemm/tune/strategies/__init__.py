@@ -14,7 +14,8 @@ before it asks.  A strategy ends by returning, or when the driver closes it beca
 budget is used up or the last `driver.PATIENCE` proposals were all known.
 
 A strategy that keeps what it learns in one of Optuna's storages says ``STUDIES = True``, and its search takes the
-storage as a third argument.
+storage as a third argument.  One that learns from searches of the past says ``LEARNS = True``, and its search takes
+them as the argument `history`, a list of `nests.Experience`.
 
 What a strategy may ask of a space is `search_space.SearchSpace`.
 
@@ -28,10 +29,11 @@ import ast
 import functools
 import importlib
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..nests import Experience
 from ..search_space import SearchSpace
 
 Search = Generator[list[Any], list[float], None]
@@ -42,11 +44,17 @@ class StorageError(Exception):
 
 
 class Strategy(NamedTuple):
-    """A strategy's name, its generator function, and its number of trials by default."""
+    """A strategy's name, its generator function, its number of trials by default, and whether it learns from others."""
 
     name: str
     search: Callable[[SearchSpace[Any], random.Random], Search]
     trials: int | None
+    learns: bool = False
+
+    def informed(self, history: Sequence[Experience]) -> Strategy:
+        """Return the strategy with what searches of the past have found, if it learns from that."""
+        search: Callable[..., Search] = self.search
+        return self._replace(search=functools.partial(search, history=history)) if self.learns else self
 
 
 def names() -> tuple[str, ...]:
@@ -71,11 +79,12 @@ def load(name: str, storage: object = None) -> Strategy:
     if name not in names():
         raise ValueError(f"no strategy {name!r}; there are {', '.join(names())}")
     module = importlib.import_module(f"{__name__}.{name}")
+    learns = getattr(module, "LEARNS", False)
     if storage is None:
-        return Strategy(name, module.search, module.TRIALS)
+        return Strategy(name, module.search, module.TRIALS, learns)
     if not getattr(module, "STUDIES", False):
         raise ValueError(f"the strategy {name!r} keeps no study, so --storage is nothing to it; tpe does")
-    return Strategy(name, functools.partial(module.search, storage=storage), module.TRIALS)
+    return Strategy(name, functools.partial(module.search, storage=storage), module.TRIALS, learns)
 
 
 def summary(name: str) -> str:
