@@ -251,7 +251,7 @@ def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, A
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0, or 1 when a requirement is missed, 2 when nothing can be timed, 130 after Ctrl-C or SIGTERM."""
+    """Run the command; 0, or 1 when a requirement is missed, 2 when nothing can be timed, 130 where it was ended."""
     options = parser().parse_args(arguments)
     # Imported late: --help needs none of it.
     import verdict

@@ -124,15 +124,15 @@ def write_if_changed(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-# What the kernels ask of a compiler: the tier's instructions, gcc's vector types and shuffles.
+# What the kernels ask of a compiler: the tier's instructions, and gcc's vector types, which clang has too.
 TIER_PROBE = """
 #ifndef __x86_64__
 #error "the compiler does not target x86-64"
 #endif
 #include <immintrin.h>
 typedef float reals __attribute__((vector_size({bytes}), aligned(4), may_alias));
-typedef int order __attribute__((vector_size({bytes})));
-void swap(float *p, const order *o) {{ *(reals *)p = __builtin_shuffle(*(const reals *)p, *o); }}
+typedef int whole __attribute__((vector_size({bytes}), aligned(4), may_alias));
+void cut(const reals *p, whole *q) {{ *q = __builtin_convertvector(*p + 1.0f, whole); }}
 """
 OPENMP_PROBE = """
 #include <omp.h>

@@ -14,6 +14,7 @@ from oracle import assert_close, normal
 
 import fastgemm
 from fastgemm import _linear, dispatch, epilogues, heuristic, kernels, layer, registry
+from fastgemm.driver import _team
 from fastgemm.problem import Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -124,6 +125,8 @@ def test_error_bounds(tier: registry.Isa, name: str, dtype: str) -> None:
 @pytest.mark.parametrize("pack", ["none", "b", "ab"])
 def test_every_way_of_the_driver(tier: registry.Isa, pack: str, split: str) -> None:
     """Blocks of k, m and n, packed or not, by two threads: each number is finished once."""
+    if not _team.openmp:
+        pytest.skip("a build without OpenMP has one thread")
     x, weight, bias, residual = operands(90, 150, 700, "f4")
     base = heuristic.config(Problem("f32", 90, 150, 700, threads=2), tier)
     config = base.replace(family="gemm", pack=pack, split=split, threads=2, kc=128, mc=30, nc=base.nr * 2)

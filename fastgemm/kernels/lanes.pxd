@@ -24,8 +24,28 @@ cdef extern from *:
     typedef long long order64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
     static inline order32 load_order32(const int *p) { return *(const order32 *)p; }
     static inline order64 load_order64(const long long *p) { return *(const order64 *)p; }
+    #if !defined(__clang__)
     static inline vf32 pick_f32(vf32 v, order32 from) { return __builtin_shuffle(v, from); }
     static inline vf64 pick_f64(vf64 v, order64 from) { return __builtin_shuffle(v, from); }
+    #elif FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline vf32 pick_f32(vf32 v, order32 from) {
+        return (vf32)_mm512_permutexvar_ps((__m512i)from, (__m512)v);
+    }
+    static inline vf64 pick_f64(vf64 v, order64 from) {
+        return (vf64)_mm512_permutexvar_pd((__m512i)from, (__m512d)v);
+    }
+    #else
+    static inline vf32 pick_f32(vf32 v, order32 from) {
+        vf32 made = v;
+        for (int i = 0; i < (int)(sizeof v / 4); i++) made[i] = v[from[i]];
+        return made;
+    }
+    static inline vf64 pick_f64(vf64 v, order64 from) {
+        vf64 made = v;
+        for (int i = 0; i < (int)(sizeof v / 8); i++) made[i] = v[from[i]];
+        return made;
+    }
+    #endif
     /* Lanes at, at + 1, ... of v, each `width` times; both are constants where this is called. */
     static inline vf32 spread_f32(vf32 v, int width, int at) {
         order32 from = {0};
@@ -38,39 +58,10 @@ cdef extern from *:
         return pick_f64(v, from);
     }
 
-    /* The lower, or the upper, halves of two vectors in turns: a0 b0 a1 b1 ... */
-    #if FASTGEMM_VECTOR_BYTES == 64
-    #define FG_LOW_32 {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}
-    #define FG_HIGH_32 {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}
-    #define FG_LOW_64 {0, 8, 1, 9, 2, 10, 3, 11}
-    #define FG_HIGH_64 {4, 12, 5, 13, 6, 14, 7, 15}
-    #elif FASTGEMM_VECTOR_BYTES == 32
-    #define FG_LOW_32 {0, 8, 1, 9, 2, 10, 3, 11}
-    #define FG_HIGH_32 {4, 12, 5, 13, 6, 14, 7, 15}
-    #define FG_LOW_64 {0, 4, 1, 5}
-    #define FG_HIGH_64 {2, 6, 3, 7}
-    #else
-    #define FG_LOW_32 {0, 4, 1, 5}
-    #define FG_HIGH_32 {2, 6, 3, 7}
-    #define FG_LOW_64 {0, 2}
-    #define FG_HIGH_64 {1, 3}
-    #endif
-    static inline vf32 low_f32(vf32 a, vf32 b) {
-        const order_f32 from = FG_LOW_32;
-        return __builtin_shuffle(a, b, from);
-    }
-    static inline vf32 high_f32(vf32 a, vf32 b) {
-        const order_f32 from = FG_HIGH_32;
-        return __builtin_shuffle(a, b, from);
-    }
-    static inline vf64 low_f64(vf64 a, vf64 b) {
-        const order_f64 from = FG_LOW_64;
-        return __builtin_shuffle(a, b, from);
-    }
-    static inline vf64 high_f64(vf64 a, vf64 b) {
-        const order_f64 from = FG_HIGH_64;
-        return __builtin_shuffle(a, b, from);
-    }
+    static inline vf32 low_f32(vf32 a, vf32 b) { return FG_32(FG_LOW)(order_f32, a, b); }
+    static inline vf32 high_f32(vf32 a, vf32 b) { return FG_32(FG_HIGH)(order_f32, a, b); }
+    static inline vf64 low_f64(vf64 a, vf64 b) { return FG_64(FG_LOW)(order_f64, a, b); }
+    static inline vf64 high_f64(vf64 a, vf64 b) { return FG_64(FG_HIGH)(order_f64, a, b); }
 
     #define FG_ROW(i) (a + ((i) < live ? (i) : live - 1) * rs)
     static inline __m128d fg_pair_f32(const float *p, int dead) {

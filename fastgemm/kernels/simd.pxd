@@ -29,25 +29,59 @@ cdef extern from *:
     static inline void store_f32(float *p, vf32 v) { *(vf32 *)p = v; }
     static inline void store_f64(double *p, vf64 v) { *(vf64 *)p = v; }
 
+    /* acc + x * y, rounded once where the tier can.  gcc does so wherever it sees a sum of a product; clang only where
+       both come to lie in one block of its code, and small products would have other bits than large ones. */
+    #if defined(__clang__) && defined(__FMA__)
+    #define fused_f32(acc, x, y) __builtin_elementwise_fma(x, y, acc)
+    #define fused_f64(acc, x, y) __builtin_elementwise_fma(x, y, acc)
+    #else
+    #define fused_f32(acc, x, y) ((acc) + (x) * (y))
+    #define fused_f64(acc, x, y) ((acc) + (x) * (y))
+    #endif
+
+    /* Shuffles by constants.  clang has only the second spelling, gcc before 12 only the first. */
+    #if defined(__clang__) || __GNUC__ >= 12
+    #define FG_SHUFFLE(order, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+    #else
+    #define FG_SHUFFLE(order, a, b, ...) __builtin_shuffle(a, b, (order){__VA_ARGS__})
+    #endif
+    /* FG_LOW and FG_HIGH: the lower, or the upper, halves of two vectors in turns: a0 b0 a1 b1 ... */
+    #define FG_SWAP_2(o, v) FG_SHUFFLE(o, v, v, 1, 0)
+    #define FG_SWAP_4(o, v) FG_SHUFFLE(o, v, v, 1, 0, 3, 2)
+    #define FG_SWAP_8(o, v) FG_SHUFFLE(o, v, v, 1, 0, 3, 2, 5, 4, 7, 6)
+    #define FG_SWAP_16(o, v) FG_SHUFFLE(o, v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)
+    #define FG_LOW_2(o, a, b) FG_SHUFFLE(o, a, b, 0, 2)
+    #define FG_HIGH_2(o, a, b) FG_SHUFFLE(o, a, b, 1, 3)
+    #define FG_LOW_4(o, a, b) FG_SHUFFLE(o, a, b, 0, 4, 1, 5)
+    #define FG_HIGH_4(o, a, b) FG_SHUFFLE(o, a, b, 2, 6, 3, 7)
+    #define FG_LOW_8(o, a, b) FG_SHUFFLE(o, a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+    #define FG_HIGH_8(o, a, b) FG_SHUFFLE(o, a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+    #define FG_LOW_16(o, a, b) FG_SHUFFLE(o, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+    #define FG_HIGH_16(o, a, b) FG_SHUFFLE(o, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+    #if FASTGEMM_VECTOR_BYTES == 64
+    #define FG_32(shuffle) shuffle##_16
+    #define FG_64(shuffle) shuffle##_8
+    #elif FASTGEMM_VECTOR_BYTES == 32
+    #define FG_32(shuffle) shuffle##_8
+    #define FG_64(shuffle) shuffle##_4
+    #else
+    #define FG_32(shuffle) shuffle##_4
+    #define FG_64(shuffle) shuffle##_2
+    #endif
+    static inline vf32 swap_f32(vf32 v) { return FG_32(FG_SWAP)(order_f32, v); }
+    static inline vf64 swap_f64(vf64 v) { return FG_64(FG_SWAP)(order_f64, v); }
+
     /* acc_re holds re(a) * b, acc_im holds im(a) * b, both interleaved: give the complex product. */
     #if FASTGEMM_VECTOR_BYTES == 64
-    #define SWAP_32 {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}
     #define SIGN_32 {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1}
-    #define SWAP_64 {1, 0, 3, 2, 5, 4, 7, 6}
     #define SIGN_64 {-1, 1, -1, 1, -1, 1, -1, 1}
     #elif FASTGEMM_VECTOR_BYTES == 32
-    #define SWAP_32 {1, 0, 3, 2, 5, 4, 7, 6}
     #define SIGN_32 {-1, 1, -1, 1, -1, 1, -1, 1}
-    #define SWAP_64 {1, 0, 3, 2}
     #define SIGN_64 {-1, 1, -1, 1}
     #else
-    #define SWAP_32 {1, 0, 3, 2}
     #define SIGN_32 {-1, 1, -1, 1}
-    #define SWAP_64 {1, 0}
     #define SIGN_64 {-1, 1}
     #endif
-    static inline vf32 swap_f32(vf32 v) { const order_f32 order = SWAP_32; return __builtin_shuffle(v, order); }
-    static inline vf64 swap_f64(vf64 v) { const order_f64 order = SWAP_64; return __builtin_shuffle(v, order); }
     static inline vf32 combine_f32(vf32 acc_re, vf32 acc_im) {
         const vf32 sign = SIGN_32;
         return acc_re + sign * swap_f32(acc_im);
@@ -186,6 +220,8 @@ cdef extern from *:
     vf64 tail_f64_1(const double*, int) nogil
     vf32 tail_f32_2(const float*, int) nogil
     vf64 tail_f64_2(const double*, int) nogil
+    vf32 fused_f32(vf32, vf32, vf32) nogil
+    vf64 fused_f64(vf64, vf64, vf64) nogil
     vf32 swap_f32(vf32) nogil
     vf64 swap_f64(vf64) nogil
     float sum_f32(vf32) nogil
