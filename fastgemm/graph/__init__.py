@@ -4,10 +4,27 @@ builder.py      writes a Graph by hand
 ir.py           Graph, Node, Value: checked when made, never changed
 ops.py          the table of operations; shapes by rules.py, NumPy meanings by meanings.py
 reference.py    the oracle: a graph's meaning, node by node in NumPy
+storage.py      where values lie: views share the memory of their source
+passes/         each Graph -> Graph: fusion, folding, layouts, copies
+planner.py      buffers in one block of memory, by their lives
+runners.py      how one node runs; steps.py: a program of them
+compiled.py     compile(): a callable, thread-safe graph; explain.py says what it does
 """
 
-from . import reference
+from . import passes, reference
 from .builder import Builder, Tensor
+from .compiled import CompiledGraph, compile
 from .ir import Graph, GraphError, Node, Value
 
-__all__ = ["Builder", "Graph", "GraphError", "Node", "Tensor", "Value", "reference"]
+__all__ = [
+    "Builder",
+    "CompiledGraph",
+    "Graph",
+    "GraphError",
+    "Node",
+    "Tensor",
+    "Value",
+    "compile",
+    "passes",
+    "reference",
+]

@@ -1,1 +1,67 @@
-"""Passes: each takes a graph and returns one that means the same."""
+"""Passes: each takes a graph and returns one that means the same.  `PASSES` is their order, the one list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..ir import Graph
+from .copies import copies, count
+
+FUSIONS = ("none", "fine", "full")
+
+
+class Pass(NamedTuple):
+    """A row of `PASSES`: its function, and the least fusion that runs it."""
+
+    name: str
+    function: Callable[[Graph], Graph]
+    least: str
+
+
+class Applied(NamedTuple):
+    """What a pass did: nodes before and after, and the copies (number and bytes) that would be left after it."""
+
+    name: str
+    before: int
+    after: int
+    copies: tuple[int, int]
+    graph: Graph
+
+
+PASSES = (Pass("copies", copies, "none"),)
+
+
+def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None) -> Graph:
+    """Run the passes of a fusion in order.
+
+    Parameters
+    ----------
+    graph : Graph
+    fusion : {"none", "fine", "full"}
+    log : list, optional
+        Gets an `Applied` for each pass.
+
+    Raises
+    ------
+    ValueError
+        If there is no such fusion.
+
+    Examples
+    --------
+    >>> from fastgemm.graph import Builder, passes
+    >>> build = Builder()
+    >>> build.output(build.input("x", (4, 8), "float32").T, "y")
+    >>> [node.op for node in passes.apply(build.graph()).nodes]
+    ['transpose', 'copy']
+    """
+    if fusion not in FUSIONS:
+        raise ValueError(f"fusion must be one of {', '.join(FUSIONS)}, not {fusion!r}")
+    for name, function, least in PASSES:
+        if FUSIONS.index(least) > FUSIONS.index(fusion):
+            continue
+        before = len(graph.nodes)
+        graph = function(graph)
+        if log is not None:
+            log.append(Applied(name, before, len(graph.nodes), count(copies(graph)), graph))
+    return graph

@@ -1,0 +1,194 @@
+"""compile(): a graph made into something that runs, from any number of threads at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..threads import allowed
+from ..threads import threads as limited
+from . import passes
+from .ir import Graph, GraphError
+from .rules import Array
+from .steps import Program
+
+# Workspaces that a compiled graph keeps between calls.  More calls at a time get more, which are given back.
+KEPT = 4
+
+
+class CompiledGraph:
+    """A graph after its passes, with planned memory: what `compile` returns.
+
+    Call it with an array for each input, in a mapping or by keywords.  Calls may come from several threads at a time:
+    each has a workspace of its own, and at most ``workspaces`` of them are kept for later calls.
+
+    Attributes
+    ----------
+    graph : Graph
+        As it runs, after the passes.
+    source : Graph
+        As it was given.
+    workspace_bytes : int
+        Memory that one call uses beside its inputs, outputs and constants.
+    """
+
+    def __init__(self, source: Graph, threads: int | None, fusion: str, workspaces: int) -> None:
+        self.source, self.threads, self.fusion = source, threads, fusion
+        self._log: list[passes.Applied] = []
+        self.graph = passes.apply(source, fusion, self._log)
+        self._program = Program(self.graph)
+        self.workspace_bytes = self._program.plan.total
+        # Its methods are atomic: there is no lock that a fork could find taken.  When it is full the oldest falls out.
+        self._free: deque[list[Array | None]] = deque(maxlen=workspaces)
+
+    def __call__(self, inputs: Mapping[str, ArrayLike] | None = None, /, *, out: Any = None, **named: ArrayLike) -> Any:
+        """Compute the outputs.
+
+        Parameters
+        ----------
+        inputs : mapping, optional
+            An array for each input of the graph; or give them by keywords.
+        out : ndarray or mapping, optional
+            Where the output goes, or several by their names.
+
+        Returns
+        -------
+        ndarray or dict
+            The output; where the graph has several, each by its name.
+
+        Raises
+        ------
+        GraphError
+            If an input is missing or unknown, or an array does not have the declared shape and type.
+        """
+        return self._answer(self.run({**(inputs or {}), **named}, self._outputs_given(out)))
+
+    def run(self, inputs: Mapping[str, ArrayLike], out: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Compute the outputs and return them by their names; as calling it otherwise."""
+        read = self._inputs(inputs)
+        asked = out or {}
+        unknown = sorted(set(asked) - set(self.graph.outputs))
+        if unknown:
+            raise GraphError(f"the graph has no output {unknown[0]!r}; its outputs are {', '.join(self.graph.outputs)}")
+        written = {name: self._output(name, asked.get(name), read, asked) for name in self.graph.outputs}
+        arrays = {**read, **{root: written[name] for root, name in self._program.made.items()}}
+        try:
+            table = self._free.pop()
+        except IndexError:
+            table = self._program.table()
+        filled = self._program.bound(table, arrays)
+        limit = nullcontext() if self.threads is None else limited(self.threads)
+        with limit, np.errstate(all="ignore"):
+            for step in self._program.steps:
+                step.run([filled[at] for at in step.reads], filled[step.writes], step.attributes)
+        for name in self.graph.outputs:
+            if self.graph.producer(name) is None:
+                np.copyto(written[name], filled[self._program.numbers[name]])
+        self._free.append(table)
+        for name, array in asked.items():
+            if written[name] is not array:
+                np.copyto(array, written[name])
+        return {name: asked.get(name, written[name]) for name in self.graph.outputs}
+
+    def explain(self) -> str:
+        """Return what runs: the passes and what each changed, the steps, and the buffers."""
+        from .explain import explain
+
+        return explain(self.graph, self._program, self._log)
+
+    def __repr__(self) -> str:
+        name = self.source.name or "graph"
+        return f"<CompiledGraph {name!r}: {len(self._program.steps)} steps, {self.workspace_bytes} bytes a call>"
+
+    def _answer(self, made: dict[str, Array]) -> Any:
+        return next(iter(made.values())) if len(made) == 1 else made
+
+    def _outputs_given(self, out: Any) -> Mapping[str, Array] | None:
+        if out is None or isinstance(out, Mapping):
+            return out
+        if len(self.graph.outputs) != 1:
+            raise GraphError(f"out must name its arrays: the graph has outputs {', '.join(self.graph.outputs)}")
+        return {self.graph.outputs[0]: out}
+
+    def _inputs(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+        unknown = sorted(set(inputs) - set(self.graph.inputs))
+        if unknown:
+            raise GraphError(f"the graph has no input {unknown[0]!r}; its inputs are {', '.join(self.graph.inputs)}")
+        found = {}
+        for name in self.graph.inputs:
+            if name not in inputs:
+                raise GraphError(f"input {name!r} is missing")
+            value, array = self.graph.values[name], np.asarray(inputs[name])
+            if array.dtype != value.dtype or array.shape != value.shape:
+                raise GraphError(f"input {name!r} is {array.dtype} {array.shape}, not {value.dtype} {value.shape}")
+            found[name] = (
+                array
+                if array.flags.c_contiguous and array.flags.aligned
+                else np.require(array, value.dtype, ["C", "A"])
+            )
+        return found
+
+    def _output(self, name: str, given: Any, read: Mapping[str, Array], asked: Mapping[str, Array]) -> Array:
+        """Return the array that the program fills: the caller's where nothing else needs its memory meanwhile."""
+        value = self.graph.values[name]
+        if given is None:
+            return np.empty(value.shape, value.dtype)
+        if not isinstance(given, np.ndarray):
+            raise TypeError(f"out for {name!r} must be an ndarray, not {type(given).__name__}")
+        if given.dtype != value.dtype or given.shape != value.shape:
+            raise GraphError(f"out for {name!r} is {given.dtype} {given.shape}, not {value.dtype} {value.shape}")
+        if not given.flags.writeable:
+            raise ValueError(f"out for {name!r} is read-only")
+        others = [*read.values(), *(array for key, array in asked.items() if key != name)]
+        shared = any(np.may_share_memory(given, other) for other in others)
+        return given if given.flags.carray and not shared else np.empty(value.shape, value.dtype)
+
+
+def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", workspaces: int = KEPT) -> CompiledGraph:
+    """Compile a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    threads : int, optional
+        Threads of a call; by default what `fastgemm.get_num_threads` says when it is made.
+    fusion : {"full", "fine", "none"}
+        ``"none"`` runs every operation by itself; ``"fine"`` does the passes on single operations and fuses what
+        follows a product into it; ``"full"`` also runs consecutive products piece by piece, so that what
+        lies between them stays in the cache.
+    workspaces : int
+        How many workspaces are kept between calls, for calls from several threads.
+
+    Returns
+    -------
+    CompiledGraph
+
+    Raises
+    ------
+    ValueError
+        If there is no such fusion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm import graph
+    >>> build = graph.Builder("layer")
+    >>> x = build.input("x", (2, 3), "float32")
+    >>> build.output(build.relu(x @ np.ones((3, 4), "f4") - 5.0), "y")
+    >>> compiled = graph.compile(build.graph())
+    >>> compiled(x=np.arange(6, dtype="f4").reshape(2, 3))
+    array([[0., 0., 0., 0.],
+           [7., 7., 7., 7.]], dtype=float32)
+    """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"compile takes a Graph, not {type(graph).__name__}")
+    if threads is not None:
+        allowed(threads)
+    if isinstance(workspaces, bool) or not isinstance(workspaces, int) or workspaces < 1:
+        raise ValueError(f"workspaces must be at least 1, not {workspaces!r}")
+    return CompiledGraph(graph, threads, fusion, workspaces)

@@ -1,0 +1,170 @@
+"""Compiled graphs: the reference's results under every fusion, and the contract of a call."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from graph_samples import attention, graphs, inputs_of, mlp, numbers
+
+import fastgemm
+from fastgemm import graph as fg
+from fastgemm.graph import Graph, GraphError, passes, reference
+
+FUSIONS = passes.FUSIONS
+
+
+def assert_matches(graph: Graph, got: dict[str, np.ndarray], inputs: dict[str, Any], bound: float) -> None:
+    """Assert that outputs are the precise ones up to a bound, relative to the largest number of each.
+
+    A graph that subtracts almost equal numbers has no error that is small beside its result: the bound is on what the
+    largest number that was met on the way could lose.
+    """
+    every = reference.every(graph, inputs, precise=True)
+    finite = [np.abs(x[np.isfinite(x)]).max(initial=1.0) for x in every.values() if x.dtype.kind == "f"]
+    scale = max(finite, default=1.0)
+    for name in graph.outputs:
+        want, value = every[name], graph.value(name)
+        assert got[name].dtype == value.dtype
+        assert got[name].shape == value.shape
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(np.isnan(got[name].astype("f8")), np.isnan(want))
+            error = np.abs(got[name].astype("f8") - want)
+        worst = np.nanmax(error, initial=0, where=np.isfinite(want))
+        assert worst <= bound * scale, f"{name}: {worst} above {bound * scale}"
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.given(graph=graphs())
+def test_any_graph(fusion: str, graph: Graph) -> None:
+    compiled = fg.compile(graph, fusion=fusion)
+    for seed in (0, 7):
+        inputs = inputs_of(graph, seed)
+        assert_matches(graph, compiled.run(inputs), inputs, 1e-11)
+    assert compiled.explain()
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_layers_in_every_float(dtype: str, fusion: str) -> None:
+    """float32 and float64 within some tens of rounding errors, halves within a few of theirs (each layer rounds)."""
+    bound = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
+    for graph in (mlp((13, 64, 33, 7), 5, dtype), mlp((13, 40, 8), 1, dtype, "gelu"), mlp((5, 4), 0, dtype),
+                  mlp((300, 200, 1), 70, dtype, "sigmoid"), attention(2, 9, 3, 12, dtype),
+                  attention(1, 70, 2, 64, dtype, False)):  # fmt: skip
+        inputs = inputs_of(graph)
+        assert_matches(graph, fg.compile(graph, fusion=fusion).run(inputs), inputs, bound)
+
+
+def test_nan_and_infinity_pass() -> None:
+    graph = mlp((4, 8, 3), 6, "float32", "tanh")
+    x = numbers((6, 4), "f4")
+    x[1, 1], x[3, 0] = np.nan, np.inf
+    with np.errstate(all="raise"):
+        for fusion in FUSIONS:
+            got = fg.compile(graph, fusion=fusion)(x=x)
+            want = reference.run(graph, {"x": x})["y"]
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> fg.CompiledGraph:
+    return fg.compile(mlp((13, 32, 16, 8), 24))
+
+
+def test_calls(compiled: fg.CompiledGraph) -> None:
+    x = numbers((24, 13), "f4")
+    want = compiled(x=x)
+    assert np.array_equal(compiled({"x": x}), want)
+    assert np.array_equal(compiled(x=np.asfortranarray(x)), want)
+    assert np.array_equal(compiled.run({"x": x})["y"], want)
+    out = np.empty((24, 8), "f4")
+    assert compiled(x=x, out=out) is out
+    assert np.array_equal(out, want)
+    turned = np.empty((8, 24), "f4").T
+    assert compiled(x=x, out={"y": turned}) is turned
+    assert np.array_equal(turned, want)
+    both = np.zeros(24 * 13, "f4")
+    both[:] = x.ravel()
+    assert np.array_equal(compiled(x=both.reshape(24, 13), out=both[: 24 * 8].reshape(24, 8)), want)
+
+
+def test_refusals(compiled: fg.CompiledGraph) -> None:
+    x = numbers((24, 13), "f4")
+    for inputs, why in (({}, "'x' is missing"), ({"x": x, "z": x}, "no input 'z'"), ({"x": x[:3]}, r"f.* \(3, 13\)"),
+                        ({"x": x.astype("f8")}, "float64")):  # fmt: skip
+        with pytest.raises(GraphError, match=why):
+            compiled(inputs)
+    with pytest.raises(GraphError, match="out for 'y' is"):
+        compiled(x=x, out=np.empty((24, 7), "f4"))
+    with pytest.raises(TypeError, match="must be an ndarray"):
+        compiled(x=x, out=[])
+    with pytest.raises(GraphError, match="no output 'z'"):
+        compiled(x=x, out={"z": x})
+    fixed = np.empty((24, 8), "f4")
+    fixed.setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        compiled(x=x, out=fixed)
+    with pytest.raises(ValueError, match="fusion must be one of"):
+        fg.compile(compiled.source, fusion="some")
+    with pytest.raises(TypeError, match="takes a Graph"):
+        fg.compile(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="workspaces"):
+        fg.compile(compiled.source, workspaces=0)
+    with pytest.raises(ValueError, match="between 1 and"):
+        fg.compile(compiled.source, threads=0)
+
+
+def test_several_outputs_and_what_is_handed_on() -> None:
+    build = fg.Builder()
+    x = build.input("x", (3, 4), "float64")
+    constant = build.constant(np.arange(3.0))
+    y = build.relu(x)
+    for tensor, name in ((x, "x"), (constant, "c"), (y, "y"), (y.T, "yt"), (y.reshape(12), "flat"), (-y, "z")):
+        build.output(tensor, name)
+    graph = build.graph()
+    given = numbers((3, 4), "f8")
+    for fusion in FUSIONS:
+        got = fg.compile(graph, fusion=fusion)(x=given)
+        want = reference.run(graph, {"x": given})
+        assert list(got) == list(want)
+        for name, array in want.items():
+            assert np.array_equal(got[name], array)
+            assert not np.shares_memory(got[name], given)
+
+
+def test_from_many_threads(compiled: fg.CompiledGraph) -> None:
+    xs = [numbers((24, 13), "f4", seed) for seed in range(64)]
+    want = [compiled(x=x) for x in xs]
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda x: compiled(x=x), xs))
+    assert all(np.array_equal(g, w) for g, w in zip(got, want, strict=True))
+
+
+def test_workspaces_are_bounded() -> None:
+    compiled = fg.compile(mlp((64, 256, 256, 64), 64), workspaces=2, fusion="fine")
+    x = numbers((64, 64), "f4")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: compiled(x=x), range(64)))
+    assert 1 <= len(compiled._free) <= 2
+
+
+def test_results_do_not_share_memory(compiled: fg.CompiledGraph) -> None:
+    one, other = compiled(x=numbers((24, 13), "f4")), compiled(x=numbers((24, 13), "f4", 1))
+    assert not np.shares_memory(one, other)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads(threads: int) -> None:
+    graph = mlp((100, 300, 200, 10), 150)
+    x = numbers((150, 100), "f4")
+    want = reference.run(graph, {"x": x})["y"]
+    np.testing.assert_allclose(fg.compile(graph, threads=threads)(x=x), want, rtol=1e-4, atol=1e-4)
+    with fastgemm.threads(threads):
+        np.testing.assert_allclose(fg.compile(graph)(x=x), want, rtol=1e-4, atol=1e-4)
