@@ -6,6 +6,7 @@ The way of a call::
     NumPy's own ``@``       numpy_loops.py           after install(); the loops are in _install.pyx
     dot, tensordot, einsum  products.py, einstein.py, each contraction by _contraction.pyx
     qlinear_matmul          quantized.py, mixed.py   results of another type than the operands: _mixed.pyx
+    pack                    packed.py, _packed.pyx   a right operand in the kernels' layout, once
     linear                  layer.py, epilogues.py; what follows the product is in kernels/epilogue.pyx.tp
         |
      Problem                problem.py               dtype, sizes, layout, threads
@@ -31,6 +32,7 @@ from .einstein import einsum
 from .introspect import explain, show_config
 from .layer import linear
 from .numpy_loops import install, installed, is_installed, uninstall
+from .packed import PackedMatrix, pack
 from .products import dot, inner, tensordot
 from .quantized import dynamic_quantize_linear, matmul_integer, qlinear_matmul, quantize_weights
 from .threads import get_num_threads, set_num_threads
@@ -41,6 +43,7 @@ __version__ = VERSION
 threads = _threads.threads
 
 __all__ = [
+    "PackedMatrix",
     "deterministic",
     "dot",
     "dynamic_quantize_linear",
@@ -55,6 +58,7 @@ __all__ = [
     "linear",
     "matmul",
     "matmul_integer",
+    "pack",
     "qlinear_matmul",
     "quantize_weights",
     "set_num_threads",

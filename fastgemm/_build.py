@@ -57,7 +57,7 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
-CALLS = ("call", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "linear")
+CALLS = ("call", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear")
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)

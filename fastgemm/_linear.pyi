@@ -2,6 +2,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from fastgemm._packed import Panels
+
 def add_table(level: int, capsule: object) -> None: ...
 def product_into(
     level: int,
@@ -14,6 +16,17 @@ def product_into(
     p: float,
     q: float,
 ) -> bool: ...
+def packed_into(
+    level: int,
+    a: NDArray[Any],
+    b: Panels,
+    c: NDArray[Any],
+    code: int,
+    bias: NDArray[Any] | None,
+    residual: NDArray[Any] | None,
+    p: float,
+    q: float,
+) -> None: ...
 def finish_into(
     level: int,
     c: NDArray[Any],

@@ -6,8 +6,10 @@ cimport numpy as cnp
 
 from fastgemm._call cimport CODES
 from fastgemm._gemm cimport finished
+from fastgemm._packed cimport Panels, ready_product
 from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
+from fastgemm.float_errors cimport clear_flags
 
 from fastgemm import registry
 
@@ -61,6 +63,16 @@ def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int cod
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
     return bool(finished(a, b, c, finish, &terms))
+
+
+def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q):
+    """Compute ``c = f(a @ b + bias + residual)`` where `b` is packed: of the type of `a` and `c`."""
+    cdef epilogue_t terms
+    cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
+    if cnp.PyArray_TYPE(a) != cnp.PyArray_TYPE(c) or b.row.code != CODES[cnp.PyArray_TYPE(c)]:
+        raise ValueError(f"{a.dtype} and a packed {b.row.numpy} do not give {c.dtype}")
+    ready_product(b, a, c, b.row.code, finish, &terms, NULL, NULL)
+    clear_flags()
 
 
 def finish_into(int level, cnp.ndarray c, int code, bias, residual, double p, double q):

@@ -122,6 +122,11 @@ def deterministic() -> Iterator[None]:
         _plan.forget_plans()
 
 
+def fixed_kc() -> int:
+    """Return where every plan has to cut k inside `deterministic`; 0 elsewhere."""
+    return DETERMINISTIC_KC if _deterministic else 0
+
+
 def _repeatable(problem: Problem, tier: registry.Isa) -> Config:
     # The order of a sum is the kernel family, KC, and the parts that threads make of k.  The first is the same for
     # every thread count; tiles, the other blocks and the other splits only say who computes what.

@@ -154,6 +154,11 @@ def _grid_cycles(
     return total
 
 
+def panel_cycles(rows: int, vectors: int, mr: int, nv: int, real_bytes: int) -> float:
+    """Return the cost of an output whose B lies in panels of `nv` vectors, for comparing such widths."""
+    return _grid_cycles(rows, vectors, DEEP, mr, nv, 0.0, real_bytes, False)
+
+
 def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
     base, extra = divmod(total, parts)
     return [(size, count) for size, count in ((base + 1, extra), (base, parts - extra)) if size and count]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from . import _linear, epilogues, kernels, registry
 from ._matmul import matmul
 from .epilogues import Activation, Array
+from .packed import PackedMatrix
 
 _FUSED = frozenset(np.dtype(registry.dtype(name).numpy) for name in registry.FINISHED)
 # What np.asarray takes apart without asking it how it multiplies.
@@ -21,7 +23,7 @@ _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(No
 
 def linear(
     x: ArrayLike,
-    weight: ArrayLike,
+    weight: ArrayLike | PackedMatrix,
     bias: ArrayLike | None = None,
     *,
     activation: str | tuple[Any, ...] | None = None,
@@ -35,7 +37,8 @@ def linear(
     x : array_like
         (..., in): any leading dimensions.
     weight : array_like
-        (out, in), or (in,) for a single output without an axis of its own.
+        (out, in), or (in,) for a single output without an axis of its own.  Or ``fastgemm.pack(weight, trans=True)``,
+        whose shape is (in, out): packed once, it is streamed as it lies.
     bias : array_like, optional
         (out,), or one number.
     activation : str or tuple, optional
@@ -79,15 +82,17 @@ def linear(
     what = epilogues.activation(activation)
     plain = all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, weight, bias, residual))
     take = np.asarray if plain else np.asanyarray
+    if isinstance(weight, PackedMatrix):
+        if plain or all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, bias, residual)):
+            return _with_packed(np.asarray(x), weight, bias, residual, what, out)
+        weight = weight.toarray().T
     left, right = take(x), take(weight)
     # Python's numbers keep their weak type.
     weak = (int, float, complex, type(None))
     added, shortcut = (given if isinstance(given, weak) else take(given) for given in (bias, residual))
-    shape = _shape(left, right, added, shortcut)
+    shape = _shape(left.shape, right.shape, added, shortcut)
     _check_out(out, shape)
-    dtype = np.result_type(left, right, *[given for given in (added, shortcut) if given is not None])
-    if dtype.kind == "c" and what.row.name not in ("none", "exp", "tanh"):
-        raise TypeError(f"linear: activation {what.row.name!r} is for real numbers, the product is {dtype}")
+    dtype = _dtype(left.dtype, right.dtype, added, shortcut, what)
     rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
     level = _level()
     if not plain or dtype not in _FUSED or 0 in (rows, inner, columns) or level is None:
@@ -95,29 +100,55 @@ def linear(
             made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
         finished: Array = _given(np.asarray(made) if plain else made, out)
         return finished
+    b = np.require(right, dtype, ["ALIGNED"]).reshape(columns, inner).T
+
+    def product(a: Array, c: Array, *terms: Any) -> None:
+        if not _linear.product_into(level, a, b, c, *terms):
+            with np.errstate(all="ignore"):
+                np.matmul(a, b, out=c)
+            _linear.finish_into(level, c, *terms)
+
+    return _fused(product, left, [b], (rows, columns), added, shortcut, what, shape, dtype, out)
+
+
+def _with_packed(
+    left: Array, weight: PackedMatrix, bias: Any, residual: Any, what: Activation, out: Array | None
+) -> Array:
+    shape = _shape(left.shape, weight.shape[::-1], bias, residual)
+    _check_out(out, shape)
+    dtype = _dtype(left.dtype, weight.dtype, bias, residual, what)
+    panels, level = weight.panels, _level()
+    rows = math.prod(left.shape[:-1])
+    if panels is None or level is None or dtype != weight.dtype or dtype not in _FUSED or rows == 0:
+        with np.errstate(all="ignore"):
+            made = epilogues.apply(weight.product(left), bias, residual, what)
+        finished: Array = _given(np.asarray(made), out)
+        return finished
+
+    def product(a: Array, c: Array, *terms: Any) -> None:
+        _linear.packed_into(level, a, panels, c, *terms)
+
+    return _fused(product, left, [], (rows, panels.n), bias, residual, what, shape, dtype, out)
+
+
+def _fused(
+    product: Callable[..., None], left: Array, reads: list[Array], size: tuple[int, int], added: Any, shortcut: Any,
+    what: Activation, shape: tuple[int, ...], dtype: np.dtype[Any], out: Array | None,
+) -> Array:  # fmt: skip
+    """Bring the operands of a fused product to one dtype, and give it an output that overlaps none of them."""
     if out is not None and out.dtype != dtype:
         raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
-    a = np.require(left, dtype, ["ALIGNED"]).reshape(rows, inner)
-    b = np.require(right, dtype, ["ALIGNED"]).reshape(columns, inner).T
+    a = np.require(left, dtype, ["ALIGNED"]).reshape(size[0], left.shape[-1])
     bias_row = None if added is None else np.require(added, dtype, ["C", "ALIGNED"]).reshape(-1)
     beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), dtype, ["C", "ALIGNED"])
-    reads = [array for array in (a, b, bias_row, beside) if array is not None]
+    reads = [*reads, *[array for array in (a, bias_row, beside) if array is not None]]
     target = out
     if out is None or not out.flags.carray or any(np.may_share_memory(out, array) for array in reads):
         target = np.empty(shape, dtype)
     assert target is not None
-    _fused(level, a, b, target.reshape(rows, columns), bias_row, beside, what)
-    return target if target is out else _given(target, out)
-
-
-def _fused(
-    level: int, a: Array, b: Array, c: Array, bias: Array | None, residual: Array | None, what: Activation
-) -> None:
-    terms = what.row.code, bias, residual, what.p, what.q
-    if not _linear.product_into(level, a, b, c, *terms):
-        with np.errstate(all="ignore"):
-            np.matmul(a, b, out=c)
-        _linear.finish_into(level, c, *terms)
+    product(a, target.reshape(size), what.row.code, bias_row, beside, what.p, what.q)
+    finished: Array = target if target is out else _given(target, out)
+    return finished
 
 
 @cache
@@ -142,14 +173,21 @@ def load(tier: registry.Isa) -> None:
     _linear.add_table(tier.level, module.table())
 
 
-def _shape(left: Array, right: Array, bias: Any, residual: Any) -> tuple[int, ...]:
-    if left.ndim == 0 or right.ndim not in (1, 2):
-        raise ValueError(f"linear: x needs at least one dimension and weight one or two, not {left.ndim}, {right.ndim}")
-    if left.shape[-1] != right.shape[-1]:
-        raise ValueError(f"linear: x has {left.shape[-1]} features, weight takes {right.shape[-1]}")
-    shape = (*left.shape[:-1], *right.shape[:-1])
-    if bias is not None and np.shape(bias) not in ((), (1,), right.shape[:-1]):
-        raise ValueError(f"linear: bias of shape {np.shape(bias)} does not fit {right.shape[:-1]} outputs")
+def _dtype(left: np.dtype[Any], right: np.dtype[Any], added: Any, shortcut: Any, what: Activation) -> np.dtype[Any]:
+    dtype = np.result_type(left, right, *[given for given in (added, shortcut) if given is not None])
+    if dtype.kind == "c" and what.row.name not in ("none", "exp", "tanh"):
+        raise TypeError(f"linear: activation {what.row.name!r} is for real numbers, the product is {dtype}")
+    return dtype
+
+
+def _shape(left: tuple[int, ...], right: tuple[int, ...], bias: Any, residual: Any) -> tuple[int, ...]:
+    if len(left) == 0 or len(right) not in (1, 2):
+        raise ValueError(f"linear: x needs at least one dimension and weight one or two, not {len(left)}, {len(right)}")
+    if left[-1] != right[-1]:
+        raise ValueError(f"linear: x has {left[-1]} features, weight takes {right[-1]}")
+    shape = (*left[:-1], *right[:-1])
+    if bias is not None and np.shape(bias) not in ((), (1,), right[:-1]):
+        raise ValueError(f"linear: bias of shape {np.shape(bias)} does not fit {right[:-1]} outputs")
     if residual is not None:
         try:
             fits = np.broadcast_shapes(np.shape(residual), shape) == shape

@@ -7,22 +7,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _mixed
+from . import _mixed, _packed, registry
 from .mixed import items
+from .packed import PackedMatrix
 
 Array = NDArray[Any]
 _BYTES = (np.dtype("i1"), np.dtype("u1"))
 
 
 def matmul_integer(
-    a: ArrayLike, b: ArrayLike, a_zero_point: ArrayLike | None = None, b_zero_point: ArrayLike | None = None
+    a: ArrayLike,
+    b: ArrayLike | PackedMatrix,
+    a_zero_point: ArrayLike | None = None,
+    b_zero_point: ArrayLike | None = None,
 ) -> Any:
     """Return ``(a - a_zero_point) @ (b - b_zero_point)`` in int32: ONNX's MatMulInteger.
 
     Parameters
     ----------
     a, b : array_like of int8 or uint8
-        (..., m, k) and (..., k, n), or vectors, as in `np.matmul`; of the same type or of both.
+        (..., m, k) and (..., k, n), or vectors, as in `np.matmul`; of the same type or of both.  `b` may be packed
+        (`fastgemm.pack`), with its zero points.
     a_zero_point : array_like, optional
         One number, or one for each row of `a`: (m,) or (..., m, 1).
     b_zero_point : array_like, optional
@@ -49,7 +54,7 @@ def matmul_integer(
     array([[-38, -83],
            [-44, -98]], dtype=int32)
     """
-    left, right = _operand("a", a), _operand("b", b)
+    left, right = _operand("a", a), _right(b, b_zero_point)
     return _product(left, right, _zero("a", a_zero_point, left, -2), _zero("b", b_zero_point, right, -1))
 
 
@@ -57,7 +62,7 @@ def qlinear_matmul(
     a: ArrayLike,
     a_scale: ArrayLike,
     a_zero_point: ArrayLike | None,
-    b: ArrayLike,
+    b: ArrayLike | PackedMatrix,
     b_scale: ArrayLike,
     b_zero_point: ArrayLike | None,
     y_scale: ArrayLike,
@@ -96,7 +101,7 @@ def qlinear_matmul(
     array([[168, 115, 255],
            [  1,  66, 151]], dtype=uint8)
     """
-    left, right = _operand("a", a), _operand("b", b)
+    left, right = _operand("a", a), _right(b, b_zero_point)
     zero = np.asarray(y_zero_point)
     if zero.dtype not in _BYTES:
         raise TypeError(f"y_zero_point must be int8 or uint8, its type is the result's; not {zero.dtype}")
@@ -122,8 +127,21 @@ def _operand(name: str, value: ArrayLike) -> Array:
     return array
 
 
-def _zero(name: str, value: ArrayLike | None, operand: Array, axis: int) -> Array | None:
+def _right(b: ArrayLike | PackedMatrix, zero_point: ArrayLike | None) -> Array | PackedMatrix:
+    if not isinstance(b, PackedMatrix):
+        return _operand("b", b)
+    if b.dtype not in _BYTES:
+        raise TypeError(f"b must hold int8 or uint8, not {b.dtype}")
+    own = 0 if b.zero_point is None else b.zero_point
+    if zero_point is not None and not np.array_equal(np.broadcast_to(own, np.shape(zero_point)), zero_point):
+        raise ValueError("b is packed with other zero points than b_zero_point")
+    return b
+
+
+def _zero(name: str, value: ArrayLike | None, operand: Array | PackedMatrix, axis: int) -> Array | None:
     """Bring a zero point to int32 and to a shape that broadcasts against the operand: along its rows or columns."""
+    if isinstance(operand, PackedMatrix):
+        return operand.zero_point
     if value is None:
         return None
     given = np.asarray(value)
@@ -134,8 +152,8 @@ def _zero(name: str, value: ArrayLike | None, operand: Array, axis: int) -> Arra
     return zero if zero.any() else None
 
 
-def _along(name: str, value: Array, operand: Array, axis: int) -> Array:
-    matrix = operand.shape if operand.ndim > 1 else ((1, *operand.shape) if axis == -2 else (*operand.shape, 1))
+def _along(name: str, value: Array, operand: Array | PackedMatrix, axis: int) -> Array:
+    matrix = operand.shape if len(operand.shape) > 1 else ((1, *operand.shape) if axis == -2 else (*operand.shape, 1))
     count = matrix[axis]
     if value.size == 1:
         return value.reshape(1)
@@ -148,19 +166,25 @@ def _along(name: str, value: Array, operand: Array, axis: int) -> Array:
 
 
 def _product(
-    a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, scales: _Scales | None = None
+    a: Array, b: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None, scales: _Scales | None = None
 ) -> Any:
-    left, right = (a if a.ndim > 1 else a[None]), (b if b.ndim > 1 else b[:, None])
+    left = a if a.ndim > 1 else a[None]
+    right = b if isinstance(b, PackedMatrix) or b.ndim > 1 else b[:, None]
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"the inner sizes differ: a has {left.shape[-1]} columns, b {right.shape[-2]} rows")
-    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    lead: tuple[int, ...] = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     shape = (*lead, left.shape[-2], right.shape[-1])
     sums = scales is None or not _fuses(scales, shape)
     out = np.empty(shape, np.int32 if sums or scales is None else scales.zero.dtype)
     terms = None if sums or scales is None else _terms(scales, left, right)
     if out.size:
         many = any(zero is not None and zero.ndim > 1 for zero in (a_zero, b_zero))
-        if many:
+        if isinstance(right, PackedMatrix) and (right.panels is None or many):
+            right = right.toarray()
+        if isinstance(right, PackedMatrix):
+            assert right.panels is not None
+            _run_packed(left, right.panels, out, a_zero, terms)
+        elif many:
             # Zero points of every matrix of the stack.
             every = [(left, a_zero), (right, b_zero)]
             for at in np.ndindex(*lead):
@@ -170,7 +194,7 @@ def _product(
             for x, y, z in items(left, right, out):
                 _run(x, y, z, a_zero, b_zero, terms)
     result = out if scales is None or not sums else _requantised(out, scales, left, right)
-    result = result.reshape((*lead, *shape[-2 + (a.ndim == 1) : len(shape) - (b.ndim == 1)]))
+    result = result.reshape((*lead, *shape[-2 + (a.ndim == 1) : len(shape) - (len(b.shape) == 1)]))
     return result if result.ndim else result[()]
 
 
@@ -199,6 +223,21 @@ def _run(
     out[...] = np.rint(total * factor.astype("f8") + zero).clip(low, high).astype(out.dtype)
 
 
+def _run_packed(
+    a: Array, panels: _packed.Panels, out: Array, a_zero: Array | None, terms: tuple[Any, ...] | None
+) -> None:
+    row = registry.dtype("i8_i32" if terms is None else "i8_q8")
+    # Numbers for each row of a stack's matrices, again for each matrix: the stack is one product of more rows.
+    stack = a.size // (a.shape[-1] * a.shape[-2])
+    zero = _contiguous(a_zero)
+    if zero is not None and zero.size > 1:
+        zero = np.tile(zero, stack)
+    if terms is not None and terms[0].size > 1:
+        terms = (np.tile(terms[0], stack), *terms[1:])
+    made = np.require(a, requirements=["ALIGNED"]).reshape(-1, panels.k)
+    _packed.product_into(panels, made, out.reshape(-1, panels.n), row, zero, terms)
+
+
 def _contiguous(zero: Array | None) -> Array | None:
     return None if zero is None else np.ascontiguousarray(zero)
 
@@ -212,7 +251,7 @@ def _fuses(scales: _Scales, shape: tuple[int, ...]) -> bool:
     return single and wide and (known if both else all(x.dtype.kind == "f" for x in scales[:3]))
 
 
-def _terms(scales: _Scales, left: Array, right: Array) -> tuple[Any, ...]:
+def _terms(scales: _Scales, left: Array, right: Array | PackedMatrix) -> tuple[Any, ...]:
     limits = np.iinfo(scales.zero.dtype)
     zero = scales.zero.reshape(1).astype(np.float32)
     one = np.ones(1, np.float32)
@@ -228,7 +267,7 @@ def _terms(scales: _Scales, left: Array, right: Array) -> tuple[Any, ...]:
     return first, second, scale, zero, both, float(limits.min), float(limits.max)
 
 
-def _requantised(total: Array, scales: _Scales, left: Array, right: Array) -> Array:
+def _requantised(total: Array, scales: _Scales, left: Array, right: Array | PackedMatrix) -> Array:
     def rows(name: str, value: Array) -> Array:
         found = _along(name, value, left, -2)
         return found.reshape(-1, 1) if found.ndim == 1 else found

@@ -6,7 +6,7 @@ from fastgemm.driver.structs cimport call_t, grid_t, plan_t
 cdef void macrokernel(
     const plan_t* plan, const call_t* call, const store_t* store,
     const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
-    const char* b, bint b_packed,
+    const char* b, bint b_packed, Py_ssize_t b_steps, Py_ssize_t b_first,
     Py_ssize_t row, const grid_t* rows, Py_ssize_t vec, const grid_t* vecs, Py_ssize_t kc,
     int tail) noexcept nogil
 

@@ -11,20 +11,26 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 """
 
 from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, offset_t, store_t, update_t
-from fastgemm.driver.structs cimport GEMV_CHUNK, call_t, ceil_div, cut, grid_t, plan_t, row_gap, share
+from fastgemm.driver.structs cimport (
+    GEMV_CHUNK, call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
+)
+
+cdef enum:
+    READY_AHEAD = 1024      # bytes of a panel that was packed long ago, and comes from memory, to fetch ahead
 
 
 cdef void macrokernel(
         const plan_t* plan, const call_t* call, const store_t* store,
         const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
-        const char* b, bint b_packed,
+        const char* b, bint b_packed, Py_ssize_t b_steps, Py_ssize_t b_first,
         Py_ssize_t row, const grid_t* rows, Py_ssize_t vec, const grid_t* vecs, Py_ssize_t kc,
         int tail) noexcept nogil:
     # C[from row on, from vector vec on] += A block @ B block.  `a` and `b` point at the blocks, copied or in place
-    # (a_panels: A in micropanels); `tail` are the live components of the last vector here.
+    # (a_panels: A in micropanels; b_packed: B in panels of `b_steps` steps, of which the first `b_first` come before
+    # this block); `tail` are the live components of the last vector here.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes, size_c = size if plan.raw else t.c_bytes
-    cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block
+    cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
     cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead
     cdef const char* b_panel
     cdef const char* a_panel
@@ -41,7 +47,7 @@ cdef void macrokernel(
         nv = vecs.size + (1 if jr < vecs.larger else 0)
         c_tail = tail if jr + 1 == vecs.panels else <int>L
         if b_packed:
-            b_panel = b + v * L * kp * size
+            b_panel = b + (v * b_steps + nv * b_first) * L * size
             rs_b = nv * L
             b_tail = <int>L
         else:
@@ -53,7 +59,12 @@ cdef void macrokernel(
             mr = rows.size + (1 if ir < rows.larger else 0)
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.
-            ahead = nv * L if ir == 0 and not b_packed and jr + 1 < vecs.panels else 0
+            ahead = 0
+            if ir == 0:
+                if plan.ready:
+                    ahead = READY_AHEAD // size
+                elif not b_packed and jr + 1 < vecs.panels:
+                    ahead = nv * L
             if a_panels:
                 a_panel = a + r * kp * t.part * size
                 rs_a, cs_a = t.part, mr * t.part
@@ -107,6 +118,8 @@ cdef void blocked_rows(
     cdef Py_ssize_t vectors = ceil_div(width, L)
     cdef int tail_of_all = <int>(width - (vectors - 1) * L)
     cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), steps = ceil_div(plan.k, t.group)
+    cdef Py_ssize_t panel0 = 0, panel1 = 0, first, last, before = 0, b_steps
+    cdef bint b_packed = plan.pack_b or plan.ready > 0
     cdef Py_ssize_t kblocks = ceil_div(steps, plan.kc)
     cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, kp, gap, row, rows, j, v, nv, live, live_k, r, mr
     cdef const char* a
@@ -130,11 +143,21 @@ cdef void blocked_rows(
     if row1 > row0:
         iblocks = ceil_div(row1 - row0, plan.mc)
         mc = ceil_div(ceil_div(row1 - row0, iblocks), plan.mr) * plan.mr
+    if plan.ready:
+        panel0, panel1 = panel_at(&plan.vectors, vec0), panel_at(&plan.vectors, vec1)
+        jblocks = ceil_div(panel1 - panel0, max(1, plan.ncv // plan.nv))
     for jc in range(jblocks):
-        vec = vec0 + share(vec1 - vec0, jc, jblocks)
-        vecs = vec0 + share(vec1 - vec0, jc + 1, jblocks) - vec
+        if plan.ready:
+            first = panel0 + share(panel1 - panel0, jc, jblocks)
+            last = panel0 + share(panel1 - panel0, jc + 1, jblocks)
+            j_grid = some_panels(&plan.vectors, first, last)
+            vec = panel_start(&plan.vectors, first)
+            vecs = panel_start(&plan.vectors, last) - vec
+        else:
+            vec = vec0 + share(vec1 - vec0, jc, jblocks)
+            vecs = vec0 + share(vec1 - vec0, jc + 1, jblocks) - vec
+            j_grid = cut(vecs, plan.nv)
         tail = tail_of_all if vec + vecs == vectors else <int>L
-        j_grid = cut(vecs, plan.nv)
         store.beta_kind = 0 if sums else call.store.beta_kind
         if sums:
             store.alpha_is_one = True
@@ -146,9 +169,15 @@ cdef void blocked_rows(
             kp = kc + t.appended
             item.finish = call.finish if pc + 1 == kblocks else NULL
             gap = row_gap(kp * t.part, L)
+            b_steps = kp
+            if plan.ready:
+                b_steps, before = plan.ready, p
             p *= t.group
             live_k = min(kc * t.group, plan.k - p)
-            b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
+            if plan.ready:
+                b = call.b + vec * L * plan.ready * size
+            else:
+                b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:
                 v = 0
                 for j in range(j_grid.panels):
@@ -169,11 +198,13 @@ cdef void blocked_rows(
                 a = item.a + (row * call.rs_a + p * call.cs_a) * size_ab
                 if not plan.pack_a:
                     macrokernel(to_plan, &item, &store, a, call.rs_a, call.cs_a, False,
-                                b_space if plan.pack_b else b, plan.pack_b, row, &i_grid, vec, &j_grid, kc, tail)
+                                b_space if plan.pack_b else b, b_packed, b_steps, before,
+                                row, &i_grid, vec, &j_grid, kc, tail)
                 elif call.cs_a == t.part:
                     t.pack_a(live_k, rows, a, call.rs_a, call.cs_a, a_space, gap, t.part, call.offsets, row)
                     macrokernel(to_plan, &item, &store, a_space, gap, t.part, False,
-                                b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
+                                b_space if plan.pack_b else b, True, b_steps, before,
+                                row, &i_grid, vec, &j_grid, kc, tail)
                 else:
                     r = 0
                     for j in range(i_grid.panels):
@@ -182,7 +213,8 @@ cdef void blocked_rows(
                                  a_space + r * kp * t.part * size, t.part, mr * t.part, call.offsets, row + r)
                         r += mr
                     macrokernel(to_plan, &item, &store, a_space, 0, 0, True,
-                                b_space, True, row, &i_grid, vec, &j_grid, kc, tail)
+                                b_space if plan.pack_b else b, True, b_steps, before,
+                                row, &i_grid, vec, &j_grid, kc, tail)
                 if sums and pc + 1 == kblocks:
                     t.update(rows, ((vecs - 1) * L + tail) // t.part,
                              a_space + plan.sums + (row - row0) * item.rs_c * size, item.rs_c,

@@ -1,5 +1,6 @@
 """The compiled face of a plan: what the hot path includes."""
 
+from fastgemm.driver.abi cimport kernels_t
 from fastgemm.driver.structs cimport plan_t
 
 cdef struct key_t:
@@ -10,6 +11,8 @@ cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
 cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
 cdef unsigned long long generation() noexcept nogil
 cdef object problem_of(const key_t* key)
+cdef int ready_letter(int level, bint own, int nv) noexcept nogil
+cdef const kernels_t* kernels_at(int level, int family, int code) except NULL
 
 cdef class Plan:
     cdef plan_t plan

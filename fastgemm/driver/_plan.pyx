@@ -28,6 +28,7 @@ _numpy_matmul = np.matmul
 cdef enum:
     MAX_FAMILIES = 8
     MAX_LEVEL = 8           # ISA tiers are numbered below this
+    READY = 128             # no letter
     # Real multiply-adds of the smallest piece that threads deal out: about 50 us of f32 at 180 GFLOP/s.  gemv
     # wants long rows more than an even end (1x4096x4096, two threads, against NumPy: from 500000 on 0.85, so 1.1).
     GRAIN = 4000000
@@ -167,8 +168,24 @@ cdef unsigned long long generation() noexcept nogil:
 cdef object problem_of(const key_t* key):
     # The Problem that a key stands for.
     cdef unsigned long long kind = key.kind
+    # What packed B once (`ready_letter`) reads as a matrix in C order.
+    right = (kind >> 8) & 0xff
     return Problem(registry.DTYPES[kind & 0xff].name, key.m, key.n, key.k, key.batch,
-                   chr((kind >> 16) & 0xff) + chr((kind >> 8) & 0xff), (kind >> 24) & 0xffff)
+                   chr((kind >> 16) & 0xff) + ("n" if right & READY else chr(right)), (kind >> 24) & 0xffff)
+
+
+cdef int ready_letter(int level, bint own, int nv) noexcept nogil:
+    # In place of B's layout letter in a key where B is packed already: by which kernels, and how wide.
+    return READY | own << 6 | level << 3 | nv
+
+
+cdef const kernels_t* kernels_at(int level, int family, int code) except NULL:
+    # The loaded kernels of a tier, by dtype; of a family beyond the tier where it is one.
+    cdef int own = family if registry.FAMILIES[family].tiers else 0
+    if not (0 <= level < MAX_LEVEL and 0 <= family < MAX_FAMILIES and 0 <= code < MAX_DTYPES) \
+            or TABLES[level][own][code].pack_b == NULL:
+        raise ValueError("no such kernels in this process")
+    return &TABLES[level][own][code]
 
 
 def count_calls(bint counting):
@@ -220,6 +237,8 @@ cdef class Plan:
         What is computed.
     config : Config
         How; its kernels must be loaded (`fastgemm.kernels.load`).
+    ready : bool
+        B is packed already, in panels of the configuration's width (`fastgemm.pack`): `config.pack` speaks of A alone.
 
     Raises
     ------
@@ -227,7 +246,7 @@ cdef class Plan:
         If the configuration does not fit the problem; the message says why.
     """
 
-    def __init__(self, problem, config):
+    def __init__(self, problem, config, bint ready=False):
         why = config.misfit(problem)
         if why:
             raise ValueError(f"configuration does not fit the problem: {why}")
@@ -265,21 +284,27 @@ cdef class Plan:
             plan.grain = max(1, <Py_ssize_t>(GEMV_GRAIN * plan.units / work))
             return
         plan.mr, plan.nv = config.mr, config.nr * t.part // t.length
-        plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none"
+        plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none" and not ready
         # Blocks are cut to the problem, then evened out: 1030 steps with KC 1024 run as 515 + 515.
         steps = ceil_div(plan.k, t.group)
         plan.kc = ceil_div(steps, ceil_div(steps, max(1, <Py_ssize_t>config.kc // t.group)))
         rows = ceil_div(plan.m, plan.mr) * plan.mr
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
-        plan.direct = (not plan.pack_b and plan.kc == plan.k and plan.mc >= plan.m and plan.ncv == vectors
-                       and (plan.threads == 1 or plan.split == SPLIT_BATCH))
+        if ready:
+            if plan.family == FAMILY_SMALL or plan.split == SPLIT_K or t.appended and plan.kc < steps:
+                raise ValueError("a B that is packed is read by whole blocks, by threads that share neither k nor sums")
+            plan.ready = steps + t.appended
+        plan.direct = (not plan.pack_b and not ready and plan.kc == plan.k and plan.mc >= plan.m
+                       and plan.ncv == vectors and (plan.threads == 1 or plan.split == SPLIT_BATCH))
         if plan.split == SPLIT_M:
             # A piece of rows packs B for itself.
             plan.units, least = plan.m, plan.mc if plan.pack_b else plan.mr
         elif plan.split == SPLIT_N:
             # A piece of columns packs A for itself.
             plan.units, least = vectors, plan.nv * (8 if plan.pack_a else 1)
+            if ready:
+                plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)

@@ -91,7 +91,7 @@ cdef void anything(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_
     cdef Py_ssize_t _i
     for _i in range(items):
         macrokernel(plan, &item, &item.store, item.a + row * item.rs_a * t.real_bytes, item.rs_a, item.cs_a, False,
-                    item.b + vec * t.length * t.real_bytes, False, row, rows, vec, vecs, plan.k, tail)
+                    item.b + vec * t.length * t.real_bytes, False, 0, 0, row, rows, vec, vecs, plan.k, tail)
         item.a += call.step_a
         item.b += call.step_b
         item.c += call.step_c

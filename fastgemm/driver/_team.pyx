@@ -6,7 +6,8 @@ from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel
 from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, plan_t, share, special_takes,
+    FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start, plan_t, share,
+    special_takes,
 )
 from fastgemm.driver.pieces cimport fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
@@ -46,6 +47,8 @@ cdef void rectangle(
         row0, row1 = first, last
     elif plan.split == SPLIT_N:
         vec0, vec1 = first, last
+        if plan.ready:
+            vec0, vec1 = panel_start(&plan.vectors, first), panel_start(&plan.vectors, last)
     if plan.family == FAMILY_SMALL:
         small(plan, call, items, row0, row1, vec0, vec1)
         return
@@ -70,7 +73,7 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     while first < last:
         items = 1
         if plan.direct:
-            macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False,
+            macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False, 0, 0,
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
             first += 1
         else:
@@ -214,7 +217,7 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
         small(plan, call, plan.batch, 0, plan.m, 0, plan.width)
         return 0
     if plan.direct and plan.batch == 1:
-        macrokernel(plan, call, &call.store, call.a, call.rs_a, call.cs_a, False, call.b, False,
+        macrokernel(plan, call, &call.store, call.a, call.rs_a, call.cs_a, False, call.b, False, 0, 0,
                     0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
         return 0
     if bytes + partials:

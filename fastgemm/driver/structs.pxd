@@ -39,6 +39,9 @@ cdef struct plan_t:
     int family                  # index in registry.FAMILIES
     int mr, nv                  # register tile: rows, vectors
     bint pack_a, pack_b
+    # B is panels already, of all of k, one after the other as `vectors` cuts them: so many steps each with what packing
+    # appends (0: B is a matrix).  Pieces of columns begin where panels do.
+    Py_ssize_t ready
     int split, threads
     Py_ssize_t m, n, k, batch
     Py_ssize_t mc, kc           # elements; kc in steps
@@ -52,7 +55,7 @@ cdef struct plan_t:
     Py_ssize_t unit             # columns of a unit of gemv
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
-    grid_t rows, vectors        # a direct product's panels
+    grid_t rows, vectors        # a direct product's panels; `vectors` also those of a B that is packed already
     int tail                    # live components of C's last vector
     const special_t* special    # a kernel for this very shape, or NULL
 
@@ -90,6 +93,24 @@ cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
     grid.size = length // grid.panels
     grid.larger = length - grid.panels * grid.size
     return grid
+
+
+cdef inline Py_ssize_t panel_start(const grid_t* grid, Py_ssize_t panel) noexcept nogil:
+    return panel * grid.size + (panel if panel < grid.larger else grid.larger)
+
+
+cdef inline Py_ssize_t panel_at(const grid_t* grid, Py_ssize_t start) noexcept nogil:
+    # The panel that begins there.
+    cdef Py_ssize_t wide = grid.larger * (grid.size + 1)
+    return start // (grid.size + 1) if start <= wide else grid.larger + (start - wide) // grid.size
+
+
+cdef inline grid_t some_panels(const grid_t* grid, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    # Panels first : last of a grid.
+    cdef grid_t part
+    part.panels, part.size = last - first, grid.size
+    part.larger = 0 if grid.larger < first else (part.panels if grid.larger > last else grid.larger - first)
+    return part
 
 
 cdef inline Py_ssize_t row_gap(Py_ssize_t width, Py_ssize_t length) noexcept nogil:

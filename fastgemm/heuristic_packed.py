@@ -1,0 +1,80 @@
+"""Configurations for products whose B was packed once (`fastgemm.pack`): its panels' width, and then all the rest."""
+
+from __future__ import annotations
+
+from . import cpu, heuristic, registry
+from .problem import Config, Problem
+
+# Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
+MAX_BYTES_K = 1 << 17
+FEW = 32                # rows for which the panels are streamed
+TYPICAL_ROWS = 16       # of A, where a caller of `pack` does not say: a few requests at a time
+
+
+def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -> int:
+    """Return the width of the panels, in vectors, that suits products with so many rows.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_packed, registry
+    >>> f32, v4 = registry.dtype("f32"), registry.isa("v4")
+    >>> heuristic_packed.vectors(f32, v4, 8, 4096), heuristic_packed.vectors(f32, v4, 4096, 4096)
+    (3, 4)
+    """
+    rows = TYPICAL_ROWS if rows is None else rows
+    wide = -(-n // registry.lanes(row, tier))
+
+    def cost(tile: tuple[int, int]) -> tuple[int, float]:
+        mr, nv = tile
+        passes = -(-rows // mr)
+        # Few rows: B comes from memory once, in the first pass over a panel, and the fewer follow the better.
+        cycles = heuristic.panel_cycles(rows * row.parts, wide, mr * row.parts, nv, row.real_bytes)
+        return (passes if rows <= FEW else 0), cycles
+
+    return min(registry.registers(row, tier), key=cost)[1]
+
+
+def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
+    """Return how to multiply by a B that lies in panels of `nv` vectors.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its layout says how A lies; B's letter means nothing.
+    tier : Isa
+        Whose kernels packed B.
+    nv : int
+        Width of a panel, one of the tier's tiles.
+    """
+    row = problem.row
+    mr = next(high for high, wide in registry.registers(row, tier) if wide == nv)
+    nr = nv * registry.lanes(row, tier)
+    own = heuristic.family(row, tier)
+    dot = registry.DOTS.get((own, registry.kernels_of(row, own)))
+    mc, kc, nc = heuristic.blocks(problem, tier, mr, nr, "b")
+    size = row.itemsize
+    if dot is not None and dot.appended:
+        # The sums that correct a dot product stand once, behind all of k.
+        kc = -(-problem.k // dot.group) * dot.group
+        nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))
+    pack = "ab" if row.converts or problem.layout[0] == "g" or _aliases(problem) else "none"
+    if pack == "ab":
+        mc = max(mr, min(mc, cpu.caches().l2 * 3 // 8 // (kc * size) // mr * mr))
+    return Config(own, tier.name, mr, nr, mc, kc, max(nr, nc), pack, *_team(problem, nr))
+
+
+def _aliases(problem: Problem) -> bool:
+    # Rows of A a page apart share a set of L1.
+    return problem.layout[0] == "n" and problem.m > 8 and problem.k * problem.row.itemsize % 4096 == 0
+
+
+def _team(problem: Problem, nr: int) -> tuple[str, int]:
+    size = problem.k * problem.n * problem.row.itemsize
+    busy = problem.flops >= heuristic.TEAM_FLOPS or size >= heuristic.GEMV_THREAD_BYTES
+    if problem.threads == 1 or not busy:
+        return "n", 1
+    # Threads that share columns read B once in all, those that share rows read all of it each.
+    split, parts = ("n", -(-problem.n // nr)) if problem.m < 2 * problem.n else ("m", problem.m)
+    if parts < problem.threads and problem.m > parts:
+        split, parts = "m", problem.m
+    return split, max(1, min(problem.threads, parts))

@@ -1,0 +1,322 @@
+"""pack: a right operand that stays the same, brought into the kernels' own layout once."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _packed, heuristic, heuristic_packed, kernels, registry
+
+Array = NDArray[Any]
+_PAGE = 4096
+# Bytes are packed for dot products with 32-bit sums: those, cut to 8 or 16 bits, are the products that wrap.
+_BYTES = "i8_i32"
+
+
+class PackedMatrix:
+    """A matrix in the layout that the kernels read: made by `fastgemm.pack`, used in the place of a right operand.
+
+    It never changes, and any number of threads may use it at once.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (k, n), as of the right operand of a product.
+    dtype : dtype
+    nbytes : int
+        Memory that it keeps.  float16 is kept as float32; narrow matrices are padded to whole vectors.
+    zero_point : ndarray or None
+        Of bytes: what they stand above.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> b = fastgemm.pack(np.arange(6.0).reshape(2, 3))
+    >>> np.ones((1, 2)) @ b
+    array([[3., 5., 7.]])
+    >>> b
+    PackedMatrix(2 x 3, float64)
+    """
+
+    __slots__ = ("_plain", "dtype", "nbytes", "panels", "rows", "shape", "zero_point")
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    nbytes: int
+    rows: int | None
+    zero_point: Array | None
+    panels: _packed.Panels | None
+    _plain: Array | None
+
+    def __init__(self, b: Array, rows: int | None = None, zero_point: Array | None = None) -> None:
+        k, n = b.shape
+        self.shape, self.dtype, self.rows, self.zero_point = (k, n), b.dtype, rows, zero_point
+        self.panels = self._plain = None
+        row = _row(b.dtype)
+        tier = kernels.active_isa()
+        if tier is None or 0 in b.shape or not registry.supported(row, tier):
+            # NumPy computes.
+            self._plain = np.array(b, order="C")
+            self._plain.flags.writeable = False
+            self.nbytes = self._plain.nbytes
+            return
+        if row.group > 1 and k > heuristic_packed.MAX_BYTES_K:
+            raise ValueError(f"bytes are packed up to {heuristic_packed.MAX_BYTES_K} rows of the matrix, not {k}")
+        kernels.load(tier.name)
+        family = registry.family(heuristic.family(row, tier))
+        nv = heuristic_packed.vectors(row, tier, rows, n)
+        self.panels = _packed.Panels(tier, family, row, k, n, nv)
+        memory = np.empty(self.panels.nbytes + _PAGE, np.uint8)
+        start = -memory.ctypes.data % _PAGE
+        memory = memory[start : start + self.panels.nbytes]
+        self.panels.fill(b, memory, None if zero_point is None else np.ascontiguousarray(zero_point, np.int32))
+        memory.flags.writeable = False
+        self.nbytes = self.panels.nbytes
+
+    def toarray(self) -> Array:
+        """Return the matrix as a new array in C order.
+
+        Examples
+        --------
+        >>> import numpy as np, fastgemm
+        >>> fastgemm.pack(np.eye(2, dtype=np.int8)).toarray()
+        array([[1, 0],
+               [0, 1]], dtype=int8)
+        """
+        if self.panels is None:
+            assert self._plain is not None
+            return self._plain.copy()
+        return _unpacked(self.panels, self.shape, self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("a PackedMatrix has another layout than an array: it must be copied")
+        made = self.toarray()
+        return made if dtype is None else made.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, dtype: Any = None,
+                        **keywords: Any) -> Any:  # fmt: skip
+        if ufunc.__name__ != "matmul" or method != "__call__" or keywords:
+            return NotImplemented
+        a, b = inputs
+        if not isinstance(b, PackedMatrix) or isinstance(a, PackedMatrix):
+            raise TypeError("a PackedMatrix is the right operand of a product; toarray() gives it back as an array")
+        return b.product(a, None if out is None else out[0], dtype)
+
+    def product(self, a: ArrayLike, out: Array | None = None, dtype: Any = None) -> Any:
+        """Return ``a @ self``: what `fastgemm.matmul` and ``@`` do.
+
+        Parameters
+        ----------
+        a : array_like
+            (..., k), of this matrix' dtype or one that casts to it safely.
+        out : ndarray, optional
+            It must not overlap `a`.
+        dtype : dtype, optional
+            float32 for float16 and bfloat16, int32 for bytes; this matrix' dtype by default, as in `np.matmul`.
+
+        Raises
+        ------
+        TypeError
+            If `a` or `dtype` does not fit what is packed: the message names both.
+        ValueError
+            If shapes do not fit.
+        """
+        if self.zero_point is not None:
+            raise TypeError("this matrix is packed with zero points: matmul_integer and qlinear_matmul take it")
+        left = np.asarray(a)
+        lead = self._lead(left)
+        wanted, row, result = self._row_for(left.dtype, None if dtype is None else np.dtype(dtype), out)
+        target = out
+        if out is None:
+            target = np.empty((*lead, self.shape[1]), result)
+        elif out.shape != (*lead, self.shape[1]) or out.dtype != wanted:
+            shape = (*lead, self.shape[1])
+            raise ValueError(f"out is {out.dtype} of shape {out.shape}, the result {wanted} of {shape}")
+        assert target is not None
+        if out is not None and (out.dtype != result or not out.flags.carray or np.may_share_memory(out, left)):
+            target = np.empty(target.shape, result)
+        if self.panels is None or row is None:
+            made = np.matmul(left, self.toarray(), dtype=wanted)
+            target = made if out is None else target
+            if out is not None:
+                np.copyto(target, made)
+        elif target.size:
+            self._run(left, target, row)
+        if out is not None:
+            if target is not out:
+                np.copyto(out, target, casting="unsafe")
+            return out
+        if target.dtype != wanted:
+            target = target.astype(wanted)
+        return target if target.ndim else target[()]
+
+    def _run(self, left: Array, target: Array, row: registry.DType) -> None:
+        assert self.panels is not None
+        operand = left if left.dtype.name in row.names else left.astype(self.dtype)
+        operand = np.require(operand, operand.dtype.newbyteorder("="), ["ALIGNED"]).reshape(-1, self.shape[0])
+        _packed.product_into(self.panels, operand, target.reshape(-1, self.shape[1]), row)
+
+    def _lead(self, left: Array) -> tuple[int, ...]:
+        if left.ndim == 0 or left.shape[-1] != self.shape[0]:
+            raise ValueError(f"the inner sizes differ: a has shape {left.shape}, the packed matrix {self.shape}")
+        return left.shape[:-1]
+
+    def _row_for(
+        self, left: np.dtype[Any], asked: np.dtype[Any] | None, out: Array | None
+    ) -> tuple[np.dtype[Any], registry.DType | None, np.dtype[Any]]:
+        """Return the result's dtype, the row that computes it, and the dtype that the row gives."""
+        both = np.result_type(left, self.dtype)
+        bytes_ = self.dtype.itemsize == 1 and self.dtype.kind in "iu"
+        fits = left.itemsize == 1 and left.kind in "iu" if bytes_ else both == self.dtype
+        if not fits:
+            raise TypeError(f"the matrix is packed as {self.dtype}, a is {left}: pack it as {both}, or cast a")
+        wide = {"float16": "float32", "bfloat16": "float32"}.get(self.dtype.name)
+        natural = np.dtype(wide) if self.dtype.name == "bfloat16" else both
+        wanted = asked or (out.dtype if out is not None and not bytes_ else natural)
+        if bytes_:
+            if wanted not in (both, np.dtype(np.int32)):
+                raise TypeError(f"products of bytes give {both} or int32, not {wanted}")
+            return wanted, registry.dtype(_BYTES) if self.shape[0] else None, np.dtype(np.int32)
+        if wanted not in (both, np.dtype(wide or both)):
+            raise TypeError(f"the product is {natural}, not {wanted}")
+        name = _row(self.dtype).name
+        row = registry.dtype(name if wanted == self.dtype else f"{name}_f32")
+        return wanted, row if self.shape[0] else None, wanted
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.toarray(), self.rows, self.zero_point)
+
+    def __repr__(self) -> str:
+        return f"PackedMatrix({self.shape[0]} x {self.shape[1]}, {self.dtype})"
+
+
+def pack(
+    b: ArrayLike, *, trans: bool = False, rows: int | None = None, zero_point: ArrayLike | None = None
+) -> PackedMatrix:
+    """Pack a right operand that many products share, weights for instance, once.
+
+    Parameters
+    ----------
+    b : array_like
+        (k, n): a matrix of any dtype that has kernels.
+    trans : bool
+        Pack ``b.T``: for weights that are stored as (out, in).
+    rows : int, optional
+        How many rows the left operands will have, as a hint: panels are 2 vectors wide for a few rows, up to 4 for
+        many.  Every number of rows gives the right result.
+    zero_point : array_like, optional
+        Of int8 and uint8: one number, or one for each column, for `matmul_integer` and `qlinear_matmul`.
+
+    Returns
+    -------
+    PackedMatrix
+        `matmul`, ``@``, `linear`, `matmul_integer` and `qlinear_matmul` take it in the place of the matrix.  It is
+        pickled as the plain array, and packed again for the CPU where it is loaded.
+
+    Raises
+    ------
+    TypeError
+        If there are no kernels for the dtype.
+    ValueError
+        If `b` is no matrix.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> weight = np.float32([[1, 1], [2, 0], [0, 1]])
+    >>> packed = fastgemm.pack(weight, trans=True)
+    >>> packed.shape
+    (2, 3)
+    >>> fastgemm.linear(np.float32([[1, -2]]), packed, activation="relu")
+    array([[0., 2., 0.]], dtype=float32)
+    """
+    array = np.asarray(b)
+    if array.ndim != 2:
+        raise ValueError(f"pack takes a matrix, not {array.ndim} dimensions")
+    if trans:
+        array = array.T
+    if rows is not None:
+        rows = operator.index(rows)
+        if rows < 1:
+            raise ValueError(f"rows must be at least 1, not {rows}")
+    row = _row(array.dtype)
+    zero = None
+    if zero_point is not None:
+        if row.name != _BYTES:
+            raise TypeError(f"zero points belong to int8 and uint8, not to {array.dtype}")
+        zero = _zero_points(np.asarray(zero_point), array)
+    return PackedMatrix(np.require(array, array.dtype.newbyteorder("="), ["ALIGNED"]), rows, zero)
+
+
+def _zero_points(given: Array, array: Array) -> Array | None:
+    limits = np.iinfo(array.dtype)
+    if given.dtype.kind not in "iu" or (given.size and (given.min() < limits.min or given.max() > limits.max)):
+        raise ValueError(f"zero_point must hold whole numbers from {limits.min} to {limits.max}")
+    if given.size != 1 and given.shape not in ((array.shape[1],), (1, array.shape[1])):
+        raise ValueError(f"zero_point has shape {given.shape}: one number or {array.shape[1]} fit")
+    return given.astype(np.int32).reshape(-1) if given.any() else None
+
+
+def _again(array: Array, rows: int | None, zero_point: Array | None) -> PackedMatrix:
+    return PackedMatrix(array, rows, zero_point)
+
+
+def _row(dtype: np.dtype[Any]) -> registry.DType:
+    if dtype.itemsize == 1 and dtype.kind in "iu":
+        return registry.dtype(_BYTES)
+    try:
+        return registry.dtype(dtype.newbyteorder("=").name)
+    except ValueError:
+        raise TypeError(f"{dtype} cannot be packed: there are no kernels for it") from None
+
+
+class _Stored(NamedTuple):
+    """A panel's numbers: the type of one, and how many of k lie side by side."""
+
+    dtype: Any
+    group: int
+
+
+def _unpacked(panels: _packed.Panels, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    k, n = shape
+    row = panels.row
+    if panels.group > 1:
+        stored = _Stored(f"u{4 // panels.group}", panels.group)
+    elif row.converts and dtype.kind != "b":
+        stored = _Stored(np.float32, 1)
+    else:
+        stored = _Stored(dtype, 1)
+    out = np.empty(shape, dtype)
+    per = panels.length // row.parts
+    at = 0
+    while True:
+        try:
+            vector, vectors, begin = panels.panel(at)
+        except IndexError:
+            return out
+        width = vectors * per
+        size = panels.steps * vectors * panels.length * row.real_bytes
+        block = panels.memory[begin : begin + size].view(stored.dtype)
+        block = block.reshape(panels.steps, width, stored.group)[: panels.steps - panels.appended]
+        numbers = block.transpose(0, 2, 1).reshape(-1, width)[:k, : n - vector * per]
+        out[:, vector * per : vector * per + width] = _plain_numbers(panels, numbers, dtype, vector * per)
+        at += 1
+
+
+def _plain_numbers(panels: _packed.Panels, numbers: Array, dtype: np.dtype[Any], first: int) -> Array:
+    """Undo what packing does to numbers besides moving them (kernels' packing of dot products)."""
+    if panels.group == 1:
+        return numbers.astype(dtype)
+    if dtype.itemsize == 2:
+        return numbers.view(dtype)
+    if numbers.dtype.itemsize == 1:
+        return (numbers ^ np.uint8(128 if panels.is_unsigned else 0)).view(dtype)
+    zero: Any = 0
+    if panels.zero is not None:
+        zero = panels.zero if panels.zero.size == 1 else panels.zero[first : first + numbers.shape[1]]
+    made: Array = (numbers.view(np.int16) + zero).astype(dtype)
+    return made

@@ -1,0 +1,210 @@
+"""`fastgemm.pack`: every dtype of the registry on every tier, what takes a packed matrix, and what refuses it."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import assert_close, integers, normal
+
+import fastgemm
+from fastgemm import dispatch, kernels, layer, packed, registry
+
+TIERS = [tier.name for tier in kernels.runnable()]
+DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
+# Whole and partial panels, several blocks of k, one column, one row, many rows.
+SIZES = [(1, 300, 200), (5, 70, 33), (37, 130, 2500), (8, 1, 9), (3, 17, 1), (300, 64, 70), (1, 1, 1), (40, 4096, 64)]
+
+
+@pytest.fixture(params=TIERS)
+def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[registry.Isa]:
+    """Every call of the process on one tier."""
+    monkeypatch.setenv("FASTGEMM_ISA", request.param)
+    layer._level.cache_clear()
+    dispatch.reload()
+    yield registry.isa(request.param)
+    monkeypatch.undo()
+    layer._level.cache_clear()
+    dispatch.reload()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_products(tier: registry.Isa, name: str) -> None:
+    for m, n, k in SIZES:
+        a, b = integers((m, k), name, 1), integers((k, n), name, 2)
+        want = np.matmul(a, b)
+        for hint, order in ((None, "C"), (1000, "F"), (1, "C")):
+            made = fastgemm.pack(np.asarray(b, order=order), rows=hint)  # type: ignore[call-overload]
+            assert (made.shape, made.dtype) == ((k, n), b.dtype)
+            np.testing.assert_array_equal(made.toarray(), b)
+            for threads in (1, 2):
+                with fastgemm.threads(threads):
+                    got = fastgemm.matmul(a, made)
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got, want)
+        wide = {"int8": "i4", "uint8": "i4", "float16": "f4", "bfloat16": "f4"}.get(name)
+        if wide:
+            got = fastgemm.matmul(a, made, dtype=wide)
+            np.testing.assert_array_equal(got, np.matmul(a.astype(wide), b.astype(wide)))
+        if name == "bfloat16":
+            np.testing.assert_array_equal(fastgemm.matmul(a, made, dtype=b.dtype), want.astype(b.dtype))
+
+
+@pytest.mark.parametrize("name", ["f4", "f8", "c8", "c16"])
+def test_bits_are_those_of_the_plain_product(tier: registry.Isa, name: str) -> None:
+    """Inside `deterministic`, where k is cut in the same places."""
+    with fastgemm.deterministic():
+        for m, n, k in ((30, 100, 5000), (7, 33, 60)):
+            a, b = normal((m, k), name, 1), normal((k, n), name, 2)
+            np.testing.assert_array_equal(a @ fastgemm.pack(b), fastgemm.matmul(a, b))
+
+
+def test_layouts_of_the_left_operand() -> None:
+    b = normal((70, 90), "f4", 2)
+    made = fastgemm.pack(b)
+    a = normal((3, 4, 70), "f4", 1)
+    for left in (a, a[0, 0], a[0], a[:, ::2], a.T.copy().T, a[..., ::-1], a.astype("f2"), a.astype(">f4"), a[:0],
+                 a.tolist()[0] if False else a[0].tolist()):  # fmt: skip
+        if isinstance(left, list):
+            with pytest.raises(TypeError, match="packed as float32, a is float64"):
+                fastgemm.matmul(left, made)
+            continue
+        got = left @ made
+        want = np.matmul(left, b)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    unaligned = np.frombuffer(b"x" + a.tobytes(), "u1")[1:].view("f4").reshape(a.shape)
+    np.testing.assert_array_equal(unaligned @ made, a @ made)
+
+
+def test_out() -> None:
+    a, b = normal((40, 40), "f4", 1), normal((40, 40), "f4", 2)
+    made = fastgemm.pack(b)
+    want = a @ made
+    wide = np.zeros((40, 80), "f4")
+    for out in (np.empty((40, 40), "f4"), wide[:, ::2], np.empty((40, 40), "f4").T):
+        assert fastgemm.matmul(a, made, out=out) is out
+        np.testing.assert_array_equal(out, want)
+    same = a.copy()
+    fastgemm.matmul(same, made, out=same)
+    np.testing.assert_array_equal(same, want)
+    for bad in (np.empty((40, 41), "f4"), np.empty((40, 40), "f8")):
+        with pytest.raises((ValueError, TypeError)):
+            fastgemm.matmul(a, made, out=bad)
+
+
+def test_linear(tier: registry.Isa) -> None:
+    for dtype in ("f4", "f8", "f2"):
+        for m, n, k in SIZES:
+            x, weight = normal((m, k), dtype, 1), normal((n, k), dtype, 2)
+            bias, residual = normal((n,), dtype, 3), normal((m, n), dtype, 4)
+            made = fastgemm.pack(weight, trans=True)
+            got = fastgemm.linear(x, made, bias, activation="relu", residual=residual)
+            assert got.dtype == x.dtype
+            want = np.maximum(x.astype("f8") @ weight.T.astype("f8") + bias + residual, 0)
+            tolerance = float(np.finfo(dtype).eps) * 8 * k
+            np.testing.assert_allclose(got.astype("f8"), want, rtol=tolerance, atol=tolerance * 4)
+    with pytest.raises(ValueError, match="x has 4 features, weight takes"):
+        fastgemm.linear(np.ones((2, 4), "f4"), made)
+
+
+def test_floating_point_errors_are_reported() -> None:
+    made = fastgemm.pack(np.full((3, 3), 1e30, "f4"))
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        np.full((2, 3), 1e30, "f4") @ made
+    assert_close(np.ones((2, 3), "f4") @ made, np.ones((2, 3)), np.full((3, 3), 1e30), np.full((2, 3), 3e30, "f4"))
+
+
+def test_pickle_and_copies() -> None:
+    for name in DTYPES:
+        b = integers((30, 20), name, 5)
+        made = fastgemm.pack(b, rows=7)
+        again = pickle.loads(pickle.dumps(made))
+        assert (again.shape, again.dtype, again.rows, again.nbytes) == (made.shape, made.dtype, 7, made.nbytes)
+        np.testing.assert_array_equal(np.asarray(again), b)
+    # By value: what is written holds the array, not the panels of this CPU.
+    assert len(pickle.dumps(fastgemm.pack(np.ones((5, 1), "f8")))) < 600
+    with pytest.raises(ValueError, match="must be copied"):
+        np.asarray(made, copy=False)
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8"])
+def test_zero_points(tier: registry.Isa, name: str) -> None:
+    b = integers((50, 37), name, 1, 100)
+    limits = np.iinfo(name)
+    zero = np.random.default_rng(3).integers(limits.min, limits.max + 1, 37).astype(name)
+    for given in (zero, zero[:1], zero[0], None):
+        made = fastgemm.pack(b, zero_point=given)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(made)).toarray(), b)
+        for left in ("int8", "uint8"):
+            a = integers((11, 50), left, 2, 100)
+            a_zero = integers((11,), left, 4, 100)
+            for first in (None, a_zero[0], a_zero):
+                got = fastgemm.matmul_integer(a, made, first)
+                np.testing.assert_array_equal(got, fastgemm.matmul_integer(a, b, first, given))
+            scale = np.full(37, 0.01, "f4")
+            got = fastgemm.qlinear_matmul(a, np.float32(0.5), a_zero[0], made, scale, None, np.float32(3), np.int8(5))
+            want = fastgemm.qlinear_matmul(a, np.float32(0.5), a_zero[0], b, scale, given, np.float32(3), np.int8(5))
+            np.testing.assert_array_equal(got, want)
+        if given is not None and np.any(given):
+            with pytest.raises(TypeError, match="zero points"):
+                fastgemm.matmul(a, made)
+    with pytest.raises(ValueError, match="packed with"):
+        fastgemm.matmul_integer(a, fastgemm.pack(b), None, 1)
+
+
+def test_errors() -> None:
+    made = fastgemm.pack(np.ones((4, 3), "f4"))
+    ones = np.ones((2, 4), "f4")
+    for call, error, text in (
+        (lambda: fastgemm.pack(np.ones(3)), ValueError, "a matrix"),
+        (lambda: fastgemm.pack(np.ones((2, 2), "g")), TypeError, "no kernels"),
+        (lambda: fastgemm.pack(np.ones((2, 2), object)), TypeError, "no kernels"),
+        (lambda: fastgemm.pack(np.ones((2, 2)), rows=0), ValueError, "at least 1"),
+        (lambda: fastgemm.pack(np.ones((2, 2)), zero_point=1), TypeError, "zero points belong"),
+        (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=200), ValueError, "from -128 to 127"),
+        (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=[1, 2, 3]), ValueError, "one number or 2"),
+        (lambda: ones.astype("f8") @ made, TypeError, "packed as float32, a is float64"),
+        (lambda: made @ ones.T, TypeError, "right operand"),
+        (lambda: np.ones((2, 5), "f4") @ made, ValueError, "inner sizes differ"),
+        (lambda: np.add(ones, made), TypeError, "add"),
+        (lambda: fastgemm.matmul(ones, made, dtype="f8"), TypeError, "not float64"),
+        (lambda: fastgemm.matmul_integer(np.ones((2, 4), "i1"), made), TypeError, "must hold"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            call()
+    with pytest.raises(ValueError):
+        made.panels.memory[0] = 1  # type: ignore[union-attr]
+
+
+def test_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "active_isa", lambda: None)
+    b = normal((6, 5), "f4", 1)
+    made = fastgemm.pack(b)
+    assert made.panels is None
+    np.testing.assert_array_equal(np.ones((2, 6), "f4") @ made, np.ones((2, 6), "f4") @ b)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(made)).toarray(), b)
+    for shape in ((0, 4), (4, 0)):
+        empty = packed.pack(np.ones(shape))
+        np.testing.assert_array_equal(np.ones((3, shape[0])) @ empty, np.zeros((3, shape[1])))
+
+
+def test_many_threads_share_one() -> None:
+    a, b = integers((9, 300), "f4", 1), integers((300, 500), "f4", 2)
+    made, want, wrong = fastgemm.pack(b), a @ b, []
+
+    def work(rows: int) -> None:
+        for _ in range(50):
+            if not np.array_equal(fastgemm.matmul(a[:rows], made), want[:rows]):
+                wrong.append(rows)
+
+    team: list[Any] = [threading.Thread(target=work, args=(rows,)) for rows in (9, 4, 1, 9)]
+    for member in team:
+        member.start()
+    for member in team:
+        member.join()
+    assert not wrong
