@@ -61,11 +61,12 @@ def graphs(draw: st.DrawFn, dtype: str = "float64", largest: int = 6) -> Graph:
     """Random graphs of up to a dozen operations over small shapes, sizes of 0 and 1 among them."""
     build = Builder()
     kind = dtype_of(dtype)
+    count = itertools.count()
     sizes = st.integers(0, largest) if draw(st.booleans()) else st.integers(1, largest)
 
     def leaf(shape: tuple[int, ...]) -> Tensor:
         if draw(st.booleans()):
-            return build.input(f"x{draw(st.integers(0, 10**9))}_{len(pool)}", shape, kind)
+            return build.input(f"x{next(count)}", shape, kind)
         array = numbers(shape, kind, draw(st.integers(0, 99)))
         # Constants in any order of memory.
         return build.constant(np.asfortranarray(array) if draw(st.booleans()) else array)

@@ -106,10 +106,8 @@ def matmul_integer(x: Sequence[Array], attributes: Attributes) -> Array:
 
 
 def linear(x: Sequence[Array], attributes: Attributes) -> Array:
-    """Multiply, scale, add, and apply an activation; halves are rounded once, at the end."""
+    """Multiply, add, and apply an activation; halves are rounded once, at the end."""
     made = np.matmul(_wide(x[0]), _wide(x[1]))
-    if attributes["alpha"] != 1:
-        made = made * made.dtype.type(attributes["alpha"])
     for term in x[2:]:
         made = made + _wide(term)
     made = epilogues.meaning(attributes["activation"])(made, attributes["p"], attributes["q"])
@@ -124,6 +122,14 @@ def softmax(x: Sequence[Array], attributes: Attributes) -> Array:
     wide, axis = _wide(x[0]), attributes["axis"]
     raised = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
     return _as(raised / raised.sum(axis=axis, keepdims=True), x[0])
+
+
+def masked_softmax(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Softmax of numbers times a factor, plus a mask."""
+    wide = _wide(x[0])
+    if attributes["scale"] != 1:
+        wide = wide * wide.dtype.type(attributes["scale"])
+    return _as(softmax([wide if len(x) == 1 else wide + _wide(x[1])], attributes), x[0])
 
 
 def layer_norm(x: Sequence[Array], attributes: Attributes) -> Array:

@@ -54,14 +54,14 @@ def _activations() -> list[Op]:
 
 
 _REDUCED = {"axes": REQUIRED, "keepdims": False}
-_FINISH = {"terms": (), "alpha": 1.0, "activation": "none", "p": 0.0, "q": 0.0, "dtype": None}
+_FINISH = {"terms": (), "activation": "none", "p": 0.0, "q": 0.0, "dtype": None}
 
 OPS: dict[str, Op] = {
     op.name: op
     for op in (
         Op("matmul", PRODUCT, (2, 2), rules.matmul, meanings.matmul, {"dtype": None}),
         Op("matmul_integer", PRODUCT, (2, 4), rules.matmul_integer, meanings.matmul_integer),
-        # Made by the passes: activation(alpha * (a @ b) + terms), where terms names the operands from the third on.
+        # Made by the passes: activation(a @ b + terms), where terms names the operands from the third on.
         Op("linear", PRODUCT, (2, 4), rules.linear, meanings.linear, _FINISH),
         *_activations(),
         *(
@@ -83,6 +83,16 @@ OPS: dict[str, Op] = {
         ),
         Op("where", ELEMENTWISE, (3, 3), rules.where, meanings.where, {}, (1, 2)),
         Op("softmax", ROW, (1, 1), rules.along_axis, meanings.softmax, {"axis": -1}, (0,)),
+        # Made by the passes: softmax(x * scale + mask).
+        Op(
+            "masked_softmax",
+            ROW,
+            (1, 2),
+            rules.masked_softmax,
+            meanings.masked_softmax,
+            {"axis": -1, "scale": 1.0},
+            (0,),
+        ),
         Op("layer_norm", ROW, (1, 3), rules.layer_norm, meanings.layer_norm, {"epsilon": 1e-5}, (0,)),
         *(
             Op(name, REDUCTION, (1, 1), rules.reduction, meanings.reduction(name), _REDUCED)

@@ -203,6 +203,14 @@ def along_axis(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return floating(inputs, attributes)
 
 
+def masked_softmax(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Floats and what is added to them first."""
+    made = along_axis(inputs, attributes)
+    if len(inputs) > 1 and (_one_type(inputs) != made.dtype or _together([made.shape, inputs[1].shape]) != made.shape):
+        raise ValueError(f"a mask of shape {inputs[1].shape} does not fit {made.shape}")
+    return made
+
+
 def layer_norm(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Floats, and for each column a factor and a term."""
     made = floating(inputs, attributes)

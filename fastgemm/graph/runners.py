@@ -108,12 +108,19 @@ def _softmax(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     np.divide(out, out.sum(axis=axis, keepdims=True), out=out)
 
 
+def _masked_softmax(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
+    np.multiply(x[0], x[0].dtype.type(attributes["scale"]), out=out)
+    if len(x) > 1:
+        np.add(out, x[1], out=out)
+    _softmax([out], out, attributes)
+
+
 _ANY: dict[str, Runner] = {"copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product}
 _FLOATS: dict[str, Runner] = {
     **{row.name: _activation(row.name) for row in registry.EPILOGUES if row.name != "none"},
     "add": _ufunc(np.add), "sub": _ufunc(np.subtract), "mul": _ufunc(np.multiply), "div": _ufunc(np.divide),
     "maximum": _ufunc(np.maximum), "minimum": _ufunc(np.minimum), "neg": _ufunc(np.negative), "abs": _ufunc(np.abs),
-    "sqrt": _ufunc(np.sqrt), "softmax": _softmax,
+    "sqrt": _ufunc(np.sqrt), "softmax": _softmax, "masked_softmax": _masked_softmax,
 }  # fmt: skip
 
 
@@ -127,9 +134,10 @@ def runner(graph: Graph, node: Node) -> Runner:
     if node.op == "matmul":
         return _product
     if node.op == "linear":
-        if out.dtype not in _FINISHED or node.attributes.get("alpha", 1.0) != 1.0:
+        if out.dtype not in _FINISHED:
             return by_meaning
-        return _linear_layer if len(specs[1].shape) == 2 else _stack_of_layers
+        # `fastgemm.linear` takes one weight and fills an array in C order.
+        return _linear_layer if len(specs[1].shape) == 2 and out.layout is None else _stack_of_layers
     if node.op in _ANY:
         return _ANY[node.op]
     return _FLOATS.get(node.op, by_meaning) if out.dtype in _FINISHED else by_meaning

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import ops, rules
 from .ir import Graph, Node, Value
 from .rules import Array, Spec
+
+# For asking about strides alone.
+BYTE: np.dtype[Any] = np.dtype("u1")
 
 
 class Place(NamedTuple):

@@ -7,6 +7,11 @@ from typing import NamedTuple
 
 from ..ir import Graph
 from .copies import copies, count
+from .epilogues import epilogues
+from .fold import fold
+from .layouts import layouts
+from .scales import scales
+from .views import views
 
 FUSIONS = ("none", "fine", "full")
 
@@ -29,7 +34,14 @@ class Applied(NamedTuple):
     graph: Graph
 
 
-PASSES = (Pass("copies", copies, "none"),)
+PASSES = (
+    Pass("fold", fold, "fine"),
+    Pass("views", views, "fine"),
+    Pass("scales", scales, "fine"),
+    Pass("epilogues", epilogues, "fine"),
+    Pass("layouts", layouts, "fine"),
+    Pass("copies", copies, "none"),
+)
 
 
 def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None) -> Graph:

@@ -1,0 +1,108 @@
+"""epilogues: what follows a product and reads its result alone is done by the product, tile by tile.
+
+From each product the walk goes down: a bias, then a residual, then an activation, each once and in this order, which is
+that of `fastgemm.linear`; it ends at the first node that does not fit, or where somebody else reads the value too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import registry
+from ..ir import Graph, Node, Value
+from .rewriting import Rewriting, broadcasts, number
+
+_ACTIVATIONS = {row.name: row for row in registry.EPILOGUES if row.name != "none"}
+_FINISHED = {registry.dtype(name).numpy for name in registry.FINISHED}
+
+
+def epilogues(graph: Graph) -> Graph:
+    """Return the graph with products that finish their results themselves."""
+    made = Rewriting(graph)
+    taken: set[str] = set()
+    for node in graph.nodes:
+        if node.output in taken:
+            continue
+        if node.op != "matmul" or graph.values[node.output].dtype.name not in _FINISHED:
+            made.keep(node)
+            continue
+        found = _Finish(graph, node, made)
+        while found.takes_next():
+            pass
+        taken.update(found.taken)
+        if found.taken:
+            made.make("linear", [*node.inputs, *found.operands], found.last, **found.attributes)
+        else:
+            made.keep(node)
+    return made.done()
+
+
+class _Finish:
+    """What a product has taken over so far."""
+
+    def __init__(self, graph: Graph, product: Node, made: Rewriting) -> None:
+        self.graph, self.made = graph, made
+        self.last = product.output
+        self.taken: list[str] = []
+        self.operands: list[str] = []
+        self.attributes: dict[str, Any] = {"terms": (), "dtype": product.attributes.get("dtype")}
+
+    def takes_next(self) -> bool:
+        """Take over the node that reads the result so far, if that can be."""
+        after = self.graph.only_consumer(self.last)
+        value = self.graph.values[self.last]
+        if after is None or "activation" in self.attributes or self.graph.values[after.output].shape != value.shape:
+            return False
+        if not (self._term(after, value) or self._activation(after)):
+            return False
+        self.last = after.output
+        self.taken.append(after.output)
+        return True
+
+    def _term(self, node: Node, value: Value) -> bool:
+        if node.op not in ("add", "sub") or node.inputs[0] == node.inputs[1]:
+            return False
+        other = self.graph.values[node.inputs[1] if node.inputs[0] == self.last else node.inputs[0]]
+        if node.op == "sub":
+            # x - c has the bits of x + (-c).
+            if node.inputs[0] != self.last or other.data is None:
+                return False
+            other = self._constant(other.name, -other.data)
+        terms = self.attributes["terms"]
+        row = other.size == 1 or other.shape == (*(1,) * (len(other.shape) - 1), *value.shape[-1:])
+        if row and terms == ():
+            found = self._row(other, value.shape[-1])
+            if found is not None:
+                self.operands.append(found)
+                self.attributes["terms"] = ("bias",)
+                return True
+        if terms in ((), ("bias",)) and broadcasts(other, value.shape):
+            self.operands.append(other.name)
+            self.attributes["terms"] = (*terms, "residual")
+            return True
+        return False
+
+    def _row(self, value: Value, columns: int) -> str | None:
+        """Return the name of a bias with a number for each column."""
+        if value.shape == (columns,):
+            return value.name
+        if value.data is not None:
+            data = np.ascontiguousarray(np.broadcast_to(value.data.reshape(-1), (columns,)))
+            return self._constant(value.name, data).name
+        return self.made.make("reshape", [value.name], shape=(columns,)) if value.size == columns else None
+
+    def _constant(self, stem: str, data: np.ndarray) -> Value:
+        return self.made.values[self.made.constant(stem, data)]
+
+    def _activation(self, node: Node) -> bool:
+        if node.op == "maximum" and 0.0 in [number(self.graph.values[name]) for name in node.inputs]:
+            self.attributes["activation"] = "relu"
+            return True
+        row = _ACTIVATIONS.get(node.op)
+        if row is None:
+            return False
+        numbers = {key: node.attributes.get(key, default) for key, default in row.params}
+        self.attributes.update(activation=row.name, **numbers)
+        return True

@@ -1,0 +1,41 @@
+"""layouts: a result is stored in the order in which it is read, so that no reorder stands between two products.
+
+Each transpose is asked: were its source stored in the transposed order, would there be fewer bytes to copy?  Products
+and elementwise operations write any order of axes; what they make is turned over while it is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .. import ops
+from ..ir import Graph
+from .copies import copies, count
+
+# Every trial lays out the whole graph; larger ones are left as they are after so many.
+MOST_TRIALS = 64
+
+
+def layouts(graph: Graph) -> Graph:
+    """Return the graph with layouts that leave the fewest bytes to copy."""
+    best = count(copies(graph))[1]
+    trials = 0
+    for node in graph.nodes:
+        if not best or trials == MOST_TRIALS:
+            break
+        if node.op != "transpose":
+            continue
+        source = graph.values[node.inputs[0]]
+        maker = graph.producer(source.name)
+        if maker is None or source.layout is not None or source.name in graph.outputs or maker.kind not in _WRITE_ANY:
+            continue
+        perm = node.attributes.get("perm") or tuple(reversed(range(len(source.shape))))
+        tried = graph.changed(graph.nodes, [replace(source, layout=tuple(perm))])
+        trials += 1
+        cost = count(copies(tried))[1]
+        if cost < best:
+            graph, best = tried, cost
+    return graph
+
+
+_WRITE_ANY = (ops.PRODUCT, ops.ELEMENTWISE, ops.ROW)

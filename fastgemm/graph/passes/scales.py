@@ -1,0 +1,73 @@
+"""scales: division by a constant becomes a factor, and factors and masks before a softmax become its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import rules
+from ..ir import Graph, Node
+from .rewriting import Rewriting, broadcasts, number
+
+
+def scales(graph: Graph) -> Graph:
+    """Return the graph with divisions by one number made factors, and `softmax(x * scale + mask)` made one operation.
+
+    A factor that is no power of two rounds otherwise than the division: by at most one unit in the last place.
+    """
+    return _softmax(_factors(graph))
+
+
+def _factors(graph: Graph) -> Graph:
+    made = Rewriting(graph)
+    for node in graph.nodes:
+        value = graph.values[node.output]
+        if node.op in ("mul", "div") and rules.is_float(value.dtype):
+            left, right = made.reads(node)
+            if node.op == "mul" and number(left) is not None:
+                left, right = right, left
+            found = number(right)
+            inverse = 1.0 if found is None or node.op == "mul" else _inverse(found, value.dtype)
+            if found is not None and inverse is not None and left.shape == value.shape:
+                made.make("scale", [left.name], node.output, p=found if node.op == "mul" else inverse)
+                continue
+        made.keep(node)
+    return made.done()
+
+
+def _inverse(divisor: float, dtype: np.dtype[np.generic]) -> float | None:
+    """Return one over a divisor where that is a normal number of the type."""
+    with np.errstate(all="ignore"):
+        found = float(np.asarray(1.0 / divisor if divisor else np.inf).astype(dtype))
+    return 1.0 / divisor if np.isfinite(found) and abs(found) > float(np.finfo(np.float32).tiny) else None
+
+
+def _softmax(graph: Graph) -> Graph:
+    made = Rewriting(graph)
+    for node in graph.nodes:
+        if node.op != "softmax":
+            made.keep(node)
+            continue
+        x, mask, factor = node.inputs[0], None, 1.0
+        before = _alone(graph, x)
+        if before is not None and before.op == "add":
+            shape = graph.values[x].shape
+            pair = before.inputs if graph.values[before.inputs[0]].shape == shape else before.inputs[::-1]
+            scaled = _alone(graph, pair[1])
+            if scaled is not None and scaled.op == "scale" and graph.values[pair[1]].shape == shape:
+                pair = pair[::-1]
+            if graph.values[pair[0]].shape == shape and broadcasts(graph.values[pair[1]], shape):
+                x, mask = pair
+                before = _alone(graph, x)
+        if before is not None and before.op == "scale":
+            x, factor = before.inputs[0], before.attributes["p"]
+        if x == node.inputs[0]:
+            made.keep(node)
+            continue
+        operands = [x] if mask is None else [x, mask]
+        made.make("masked_softmax", operands, node.output, axis=node.attributes["axis"], scale=factor)
+    return made.done()
+
+
+def _alone(graph: Graph, name: str) -> Node | None:
+    """Return the node that makes a value which one node reads."""
+    return None if graph.only_consumer(name) is None else graph.producer(name)

@@ -1,0 +1,78 @@
+"""views: reshapes and transposes that follow each other become one, and those that do nothing none."""
+
+from __future__ import annotations
+
+from .. import ops, storage
+from ..ir import Graph, Node
+from .rewriting import Rewriting, swapped
+
+
+def views(graph: Graph) -> Graph:
+    """Return the graph with the fewest view operations, and without `identity`."""
+    return _joined(_without_identity(graph))
+
+
+def _without_identity(graph: Graph) -> Graph:
+    made = Rewriting(graph)
+    for node in graph.nodes:
+        if not (node.op == "identity" and made.same(node.output, node.inputs[0])):
+            made.keep(node)
+    graph = made.done()
+    for node in graph.nodes:
+        source = node.inputs[0]
+        inner = graph.producer(source) is not None and source not in graph.outputs
+        if node.op == "identity" and inner and graph.values[source].spec == graph.values[node.output].spec:
+            # What makes its source makes the output itself.
+            turned = swapped(graph, source, node.output)
+            return _without_identity(turned.changed([n for n in turned.nodes if n.op != "identity" or n.output != source
+                                                     or n.inputs != (node.output,)]))  # fmt: skip
+    return graph
+
+
+def _joined(graph: Graph) -> Graph:
+    made = Rewriting(graph)
+    producers: dict[str, Node] = {}
+    for node in graph.nodes:
+        if node.kind != ops.VIEW:
+            made.keep(node)
+            continue
+        at, source = node, made.name(node.inputs[0])
+        before = producers.get(source)
+        spec = graph.values[node.output].spec
+        joined = None if before is None else _one(before, node, made)
+        if joined is not None:
+            op, attributes = joined
+            assert before is not None
+            at = Node(op, (before.inputs[0],), node.outputs, attributes, node.name)
+            source = at.inputs[0]
+        if made.values[source].spec == spec and _is_nothing(at, made) and made.same(node.output, source):
+            continue
+        made.keep(at)
+        producers[node.output] = made.nodes[-1]
+    return made.done()
+
+
+def _one(first: Node, second: Node, made: Rewriting) -> tuple[str, dict[str, object]] | None:
+    """Return the one operation that does what two do; None where there is none."""
+    if first.op == second.op == "transpose":
+        perms = [node.attributes.get("perm") or _reversed(made, node.outputs[0]) for node in (first, second)]
+        return "transpose", {"perm": tuple(perms[0][axis] for axis in perms[1])}
+    if first.op == second.op == "reshape":
+        return "reshape", {"shape": made.values[second.output].shape}
+    return None
+
+
+def _reversed(made: Rewriting, name: str) -> tuple[int, ...]:
+    return tuple(reversed(range(len(made.values[name].shape))))
+
+
+def _is_nothing(node: Node, made: Rewriting) -> bool:
+    """Whether a view whose shape is its source's shows it as it is."""
+    value = made.values[node.inputs[0]]
+    here = storage.Place(value.name, 0, storage.in_order(value.shape, 1))
+    place = storage.view(node, here, value.spec._replace(dtype=storage.BYTE), value.spec)
+    return (
+        place is not None
+        and place.offset == 0
+        and (storage.lengths(value.shape, place.strides) == storage.lengths(value.shape, here.strides))
+    )
