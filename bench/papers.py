@@ -6,13 +6,14 @@ RNN controller, when each may explore 0.1 % of the space.  This command repeats 
 strategy, ten seeds, as many measurements as 0.1 % of the space, answered from tables that ``record.py`` has made, so
 that no clock is read and the same command gives the same answer everywhere.
 
-    python bench/papers.py                                       # Markdown; under a minute
-    python bench/papers.py --out results                         # results/papers.md and a plot for each table
+    python bench/papers.py                                       # Markdown; some minutes, nearly all of them in xgb
+    python bench/papers.py --out results                         # results/papers.md and two plots for each table
     python bench/papers.py --strategies gbfs random --share 0.01 --seeds 30
 
 Columns: the best found over the best in the table (median of the seeds, their quartiles, the worst); how much
 less time it takes than random search's; how many measurements the median search took to come within 10 % of
-the best; and the seconds that the measured states take, one run of each.
+the best; and the seconds that the measured states take, one run of each.  ``transfer.py`` has the other paper's
+experiment: what searches of the past are worth.
 """
 
 from __future__ import annotations
@@ -23,26 +24,33 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastgemm.tune import strategies, tables
 from fastgemm.tune.driver import PATIENCE
 from fastgemm.tune.nested import State
+from fastgemm.tune.nests import Experience
 
 TABLES = Path(__file__).parent / "tables"
 
 # The paper's own, then what is quick enough for ten seeds; any other that works on every space may be named.
-USUAL = ("gbfs", "na2c", "rnn", "model", "ga", "cmaes", "random")
+USUAL = ("gbfs", "na2c", "xgb", "rnn", "model", "ga", "cmaes", "random")
 CLAIMS = {"xgb": 24, "rnn": 40}
 
 
+def shipped() -> list[Path]:
+    """The tables in bench/tables, the smallest product first."""
+    return sorted(TABLES.glob("nested-*.xz"), key=lambda path: [int(n) for n in path.stem.split("-")[1].split("x")])
+
+
 class Run(NamedTuple):
-    """Best seconds after each measurement, and the seconds that all the measured states take together."""
+    """Best seconds after each measurement, what the states took until then, and their seconds in order."""
 
     best: np.ndarray
-    spent: float
+    elapsed: np.ndarray
+    known: dict[State, float]
 
 
 class Row(NamedTuple):
@@ -58,10 +66,10 @@ class Row(NamedTuple):
     spent: float
 
 
-def replay(name: str, table: tables.Table, budget: int, seed: int) -> Run:
+def replay(name: str, table: tables.Table, budget: int, seed: int, history: Sequence[Experience] = ()) -> Run:
     """Run a strategy until it has measured `budget` states; a state that is known costs nothing."""
     known: dict[State, float] = {table.space.start: table(table.space.start)}
-    proposals = strategies.load(name).search(table.space, random.Random(seed))
+    proposals = strategies.load(name).informed(history).search(table.space, random.Random(seed))
     stale = 0
     try:
         states = next(proposals)
@@ -78,9 +86,11 @@ def replay(name: str, table: tables.Table, budget: int, seed: int) -> Run:
         pass
     finally:
         proposals.close()
-    best = np.minimum.accumulate(list(known.values()))
+    seconds = np.array(list(known.values()))
     # A search that ended early stays where it is.
-    return Run(np.concatenate([best, np.full(budget - len(best), best[-1])]), sum(known.values()))
+    padded = np.concatenate([seconds, np.full(budget - len(seconds), np.inf)])
+    elapsed = np.cumsum(np.where(np.isfinite(padded), padded, 0.0))
+    return Run(np.minimum.accumulate(padded), elapsed, known)
 
 
 def summary(name: str, runs: Sequence[Run], table: tables.Table, yardstick: float) -> Row:
@@ -90,7 +100,7 @@ def summary(name: str, runs: Sequence[Run], table: tables.Table, yardstick: floa
     near = np.median(curves, axis=0) <= 1.1
     reached = float(near.argmax() + 1) if near.any() else float("nan")
     saved = 1 - median * table.best / yardstick
-    spent = float(np.median([run.spent for run in runs]))
+    spent = float(np.median([run.elapsed[-1] for run in runs]))
     return Row(name, median, low, high, curves[:, -1].max(), saved, reached, spent)
 
 
@@ -131,27 +141,42 @@ def claims(names: Sequence[str], medians: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(path: Path, title: str, curves: dict[str, np.ndarray], states: int) -> None:
-    """Plot the best so far against the share explored: the median of the seeds, the quartiles shaded."""
+def draw(path: Path, title: str, runs: dict[str, list[Run]], table: tables.Table) -> None:
+    """Plot the best so far against the share explored, and against the time of the runs: medians, quartiles shaded."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for (name, found), style in zip(curves.items(), ("-", "--", "-.", ":") * len(curves), strict=False):
-        share = 100 * np.arange(1, found.shape[1] + 1) / states
-        low, median, high = np.quantile(found, [0.25, 0.5, 0.75], axis=0)
-        (line,) = axes.plot(share, median, style, label=name)
-        axes.fill_between(share, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-    axes.set_yscale("log")
-    axes.set_xlabel("% of the space explored")
-    axes.set_ylabel("best so far over the table's best")
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_title(title)
-    axes.legend()
+    figure, (by_trials, by_time) = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained", sharey=True)
+    for (name, some), style in zip(runs.items(), ("-", "--", "-.", ":") * len(runs), strict=False):
+        found = np.array([run.best for run in some]) / table.best
+        share = 100 * np.arange(1, found.shape[1] + 1) / len(table.space)
+        (line,) = _band(by_trials, share, found, style, name)
+        # The seeds' clocks differ: what each had found by common moments.
+        ends = [run.elapsed[-1] for run in some]
+        moments = np.geomspace(min(run.elapsed[0] for run in some), max(ends), 200)
+        timed = np.array(
+            [run.best[np.maximum(np.searchsorted(run.elapsed, moments, side="right") - 1, 0)] for run in some]
+        )
+        _band(by_time, moments, timed / table.best, style, name, line.get_color())
+    for axes, what in ((by_trials, "% of the space explored"), (by_time, "seconds of the measured runs")):
+        axes.set_yscale("log")
+        axes.set_xlabel(what)
+        axes.axhline(1.0, color="black", linewidth=0.8)
+    by_time.set_xscale("log")
+    by_trials.set_ylabel("best so far over the table's best")
+    by_trials.legend()
+    figure.suptitle(title)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _band(axes: Any, at: np.ndarray, curves: np.ndarray, style: str, label: str, color: str | None = None) -> Any:
+    low, median, high = np.quantile(curves, [0.25, 0.5, 0.75], axis=0)
+    lines = axes.plot(at, median, style, label=label, color=color)
+    axes.fill_between(at, low, high, color=lines[0].get_color(), alpha=0.15, linewidth=0)
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             names.remove(name)
             print(f"{name} is left out: it needs {error.name}", file=sys.stderr)
     try:
-        found = [tables.load(path) for path in options.tables or sorted(TABLES.glob("*.xz"))]
+        found = [tables.load(path) for path in options.tables or shipped()]
     except tables.TableError as error:
         parser.error(str(error))
     sections, medians = [], {}
@@ -199,8 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sections.append(markdown(table, budget, options.seeds, sorted(rows, key=lambda row: row.median)))
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
-            curves = {name: np.array([run.best for run in some]) / table.best for name, some in runs.items()}
-            draw(options.out / f"papers-{size}.png", f"{size}, {options.seeds} seeds", curves, len(table.space))
+            draw(options.out / f"papers-{size}.png", f"{size}, {options.seeds} seeds", runs, table)
     text = "\n".join([*sections, claims(names, medians)])
     print(text)
     if options.out:

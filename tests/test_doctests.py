@@ -28,6 +28,8 @@ def load(name: str) -> ModuleType:
     if name.startswith("fastgemm.tune"):
         for extra in ("optuna", "scipy", "rich"):
             pytest.importorskip(extra)
+    if name.endswith((".boosting", ".xgb")):
+        pytest.importorskip("xgboost")
     return importlib.import_module(name)
 
 

@@ -49,7 +49,18 @@ SOURCES = sorted(
     for p in PACKAGE.rglob(pattern)
     if p.relative_to(PACKAGE).parts[0].split(".")[0] not in OUTSIDE
 )
-FORBIDDEN = ("optuna", "scipy", "rich", "jsonschema", "platformdirs", "filelock", "matplotlib", "pytest", "Cython")
+FORBIDDEN = (
+    "optuna",
+    "xgboost",
+    "scipy",
+    "rich",
+    "jsonschema",
+    "platformdirs",
+    "filelock",
+    "matplotlib",
+    "pytest",
+    "Cython",
+)
 
 
 def layer_of(path: Path) -> str:

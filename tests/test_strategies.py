@@ -237,7 +237,7 @@ def measured(proposals: Any, space: SearchSpace, cost: Callable[[Any], float], b
 
 
 # Those that work on any space, and that find a valley rather than list what there is.
-GENERAL = sorted({*strategies.names()} - {"tpe", "model"})
+GENERAL = sorted({*strategies.names()} - {"tpe", "model", "xgb"})
 SEARCHES = [name for name in GENERAL if name not in ("exhaustive", "random")]
 
 

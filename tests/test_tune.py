@@ -299,6 +299,8 @@ def run(strategy, budget, table=landscape, problem=SMALL, seed=0):
 
 @pytest.fixture(params=strategies.names())
 def strategy(request):
+    if request.param in ("xgb",):
+        pytest.importorskip("xgboost")
     return strategies.load(request.param)
 
 

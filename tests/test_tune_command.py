@@ -14,7 +14,7 @@ import pytest
 import fastgemm
 from fastgemm import cpu, database, heuristic, kernels
 from fastgemm.problem import Config, Problem
-from fastgemm.tune import chronicle, driver, journal, strategies
+from fastgemm.tune import chronicle, driver, history, journal, strategies
 from fastgemm.tune.__main__ import main
 from fastgemm.tune.driver import Budget
 from fastgemm.tune.journal import Entry
@@ -88,19 +88,20 @@ def test_bad_arguments_are_refused(arguments, reason, capsys):
     assert reason in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("extra", ["rich", "scipy", "optuna"])
-def test_a_missing_extra_names_the_command_that_installs_it(extra):
+@pytest.mark.parametrize("package", ["rich", "scipy", "optuna", "xgboost"])
+def test_a_missing_extra_names_the_command_that_installs_it(package):
+    extra, strategy = ("xgb", "xgb") if package == "xgboost" else ("tune", "tpe")
     program = f"""
 import sys
-sys.modules[{extra!r}] = None
+sys.modules[{package!r}] = None
 from fastgemm.tune.__main__ import main
-main(["--shapes", "3x4x5"])
+main(["--shapes", "3x4x5", "--strategy", {strategy!r}])
 """
     made = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment(), timeout=60
     )
     assert made.returncode == 1
-    assert "pip install fastgemm[tune]" in made.stderr
+    assert f"pip install fastgemm[{extra}]" in made.stderr
     assert "Traceback" not in made.stderr
 
 
@@ -179,6 +180,8 @@ def entries_of(path):
 
 @pytest.mark.parametrize("strategy", strategies.names())
 def test_a_small_tuning_end_to_end(tmp_path, strategy):
+    if strategy == "xgb":
+        pytest.importorskip("xgboost")
     path = tmp_path / "tuning.json"
     arguments = ("--shapes", "32x40x24", "1x64x32", "--threads", 1, "--strategy", strategy, "--trials", 6, "--db", path)
     made = tune(*arguments)
@@ -197,6 +200,10 @@ def test_a_small_tuning_end_to_end(tmp_path, strategy):
     records, problems = database.read(path)
     assert problems == []
     assert {r.problem: r.config for r in records} == confirmed
+    trials, problems = history.read(history.beside(path))
+    assert problems == []
+    assert len(trials) == sum(entry.trials for entry in entries)
+    assert {(t.cpu, t.kernels, t.strategy) for t in trials} == {(cpu.key(), kernels.kernel_hash(), strategy)}
 
     again = tune(*arguments, "--resume", "--quiet")
     assert again.returncode == 0, again.stderr

@@ -23,6 +23,9 @@ One idea a module:
 ``tables``       recorded times of all of them, so that a search can be replayed without a clock
 ``nests``        loop nests as arrays, and their cost by data movement
 ``kernel_nests`` the nests of the library's own configurations
+``features``     the nests as numbers for a model
+``boosting``     boosted trees that rank nests, from searches of the past and the one at hand
+``annealing``    simulated annealing over a model, and batches whose points differ
 ``networks``     small networks in NumPy, for strategies that learn by reward
 ``measure``      `Measurement`, what a runner is, and the one that replays a table
 ``live``         the runner that times kernels in a worker process, and watches it

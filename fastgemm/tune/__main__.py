@@ -70,7 +70,8 @@ report says when its times were too unsteady to see small gains.
 
 SECONDS = values.above_zero("a number of seconds")
 
-EXTRAS = ("rich", "scipy", "optuna", "cmaes")
+# Packages of other projects, and the extra that brings each.
+EXTRAS = {"rich": "tune", "scipy": "tune", "optuna": "tune", "cmaes": "tune", "xgboost": "xgb"}
 
 # What --quick means.
 QUICK_SHAPES = 10
@@ -232,9 +233,11 @@ def _extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRAS:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        print(f"{PROG}: {error.name} is not installed; the tuner needs: pip install fastgemm[tune]", file=sys.stderr)
+        what = "the tuner" if extra == "tune" else "this strategy"
+        print(f"{PROG}: {error.name} is not installed; {what} needs: pip install fastgemm[{extra}]", file=sys.stderr)
         raise SystemExit(1) from None
 
 

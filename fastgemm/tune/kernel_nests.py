@@ -57,4 +57,13 @@ def described(problem: Problem, configs: Sequence[Config]) -> Nests:
         copied=np.array(copied, float),
         threads=np.array([config.threads for config in configs]),
         repeats=np.array(repeats, float),
+        annotations=np.array([_kind(config) for config in configs], float).reshape(len(configs), len(_KINDS)),
     )
+
+
+# What the loops of a configuration are run by, and which of them threads share.
+_KINDS = (*(("family", family.name) for family in registry.FAMILIES), *(("split", name) for name in registry.SPLITS))
+
+
+def _kind(config: Config) -> list[bool]:
+    return [getattr(config, field) == value for field, value in _KINDS]

@@ -53,6 +53,8 @@ class Nests:
         Threads of each configuration; the loops are those of one of them.
     repeats : ndarray, optional
         How often a thread runs the nest, for stacks of products.
+    annotations : ndarray, optional
+        A row for each configuration of what trip counts do not say, for models that learn.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class Nests:
     copied: np.ndarray | None = None
     threads: np.ndarray | None = None
     repeats: np.ndarray | None = None
+    annotations: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.trips)
