@@ -50,6 +50,8 @@ def samples(dtype: str) -> dict[str, tuple[list[np.ndarray], dict[str, Any]]]:
         "transpose": ([x], {"perm": (2, 0, 1)}),
         "slice": ([x], {"starts": (0, -2, 1), "stops": (99, 4, 5), "steps": (2, 1, 3)}),
         "broadcast": ([y], {"shape": (2, 4, 5)}),
+        "concat": ([x, x[:, 1:]], {"axis": 1}),
+        "gather": ([x, np.array([[0, -1], [2, 1]])], {"axis": 1}),
         "cast": ([x], {"dtype": "float64"}),
         "quantize": ([x, row, numbers((5,), "i1")], {"axis": -1}),
         "dequantize": ([numbers((3, 5), "i1"), row[:1], np.ones((), "i1")], {}),
@@ -100,6 +102,8 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("layer_norm", [(2, 3), (2,)], {}, "its scale"),
     ("slice", [(2, 3)], {"starts": (0,), "stops": (1,)}, "name all of 2 axes"),
     ("cast", [(2,)], {"dtype": "complex64"}, "not complex64"),
+    ("concat", [(2, 3), (2, 4)], {"axis": 0}, "differ in more than axis 0"),
+    ("gather", [(2, 3), (1,)], {}, "named by whole numbers"),
     ("linear", [(2, 3), (3, 4)], {"terms": ("bias",)}, "name 1 operands"),
 ]
 

@@ -9,11 +9,13 @@ passes/         each Graph -> Graph: fusion, folding, layouts, copies
 planner.py      buffers in one block of memory, by their lives
 runners.py      how one node runs; steps.py: a program of them
 compiled.py     compile(): a callable, thread-safe graph; explain.py says what it does
+from_onnx.py    reads a graph from an ONNX file; onnx_*.py are its parts
 """
 
 from . import passes, reference
 from .builder import Builder, Tensor
 from .compiled import CompiledGraph, compile
+from .from_onnx import from_onnx
 from .ir import Graph, GraphError, Node, Value
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Tensor",
     "Value",
     "compile",
+    "from_onnx",
     "passes",
     "reference",
 ]

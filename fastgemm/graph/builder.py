@@ -27,6 +27,11 @@ class Tensor:
         return self._value.name
 
     @property
+    def value(self) -> Value:
+        """The value itself."""
+        return self._value
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the value."""
         return self._value.shape

@@ -183,6 +183,16 @@ def copy(x: Sequence[Array], attributes: Attributes) -> Array:
     return np.array(x[0], order="C")
 
 
+def concat(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Lay operands side by side along an axis."""
+    return np.concatenate(x, axis=attributes["axis"])
+
+
+def gather(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Take entries along an axis; negative numbers count from its end, others beyond it are an IndexError."""
+    return np.take(x[0], x[1], axis=attributes["axis"])
+
+
 # ---- types ----------------------------------------------------------------------------------------------------------
 
 

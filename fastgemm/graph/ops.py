@@ -105,6 +105,8 @@ OPS: dict[str, Op] = {
         ),
         Op("broadcast", VIEW, (1, 1), rules.broadcast_to, meanings.broadcast_to, {"shape": REQUIRED}),
         Op("copy", COPY, (1, 1), rules.same, meanings.copy),
+        Op("concat", COPY, (1, 1 << 16), rules.concat, meanings.concat, {"axis": REQUIRED}),
+        Op("gather", COPY, (2, 2), rules.gather, meanings.gather, {"axis": 0}),
         Op("cast", QUANTISE, (1, 1), rules.cast, meanings.cast, {"dtype": REQUIRED}),
         Op("quantize", QUANTISE, (2, 3), rules.quantize, meanings.quantize, {"axis": -1, "dtype": None}),
         Op("dequantize", QUANTISE, (2, 3), rules.dequantize, meanings.dequantize, {"axis": -1}),

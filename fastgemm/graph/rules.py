@@ -285,6 +285,26 @@ def broadcast_to(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return Spec(shape, inputs[0].dtype)
 
 
+def concat(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Operands of one type, side by side along an axis."""
+    shapes = [spec.shape for spec in inputs]
+    (axis,) = axes_of(attributes["axis"], len(shapes[0]))
+    rest = {(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes}
+    if len(rest) > 1:
+        raise ValueError(f"shapes {', '.join(map(str, shapes))} differ in more than axis {axis}")
+    made = (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
+    return Spec(made, _one_type(inputs))
+
+
+def gather(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Entries along an axis, by their numbers."""
+    shape = inputs[0].shape
+    (axis,) = axes_of(attributes["axis"], len(shape))
+    if inputs[1].dtype.kind not in "iu":
+        raise TypeError(f"entries are named by whole numbers, not {inputs[1].dtype}")
+    return Spec((*shape[:axis], *inputs[1].shape, *shape[axis + 1 :]), inputs[0].dtype)
+
+
 # ---- types ----------------------------------------------------------------------------------------------------------
 
 

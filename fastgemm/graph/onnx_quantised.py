@@ -1,0 +1,108 @@
+"""ONNX operators of quantised models, written as dequantize, product and quantize, which a pass makes one step of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import rules
+from .builder import Tensor
+from .onnx_nodes import Emit, product
+from .onnx_writer import OnnxNode, Unsupported, Writer
+
+# Below it a range is taken for this: a scale of zero would divide zero by zero.
+LEAST_SCALE = 2.0**-126
+
+
+def _terms(node: OnnxNode, x: Tensor, operands: tuple[Tensor, ...]) -> int:
+    """Return the axis of scales and zero points, checked where they are more than one number."""
+    if node.attribute("block_size", 0):
+        raise Unsupported("scales of blocks")
+    axis = int(node.attribute("axis", 1))
+    if any(operand.shape not in ((), (1,)) for operand in operands):
+        (axis,) = rules.axes_of(axis, len(x.shape))
+        return axis
+    return -1
+
+
+def quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
+    """QuantizeLinear to bytes."""
+    x, scale, zero = node.input(0), node.input(1), node.optional(2)
+    terms = (scale,) if zero is None else (scale, zero)
+    axis = _terms(node, x, terms)
+    if scale.dtype != x.dtype:
+        terms = (write.apply("cast", scale, dtype=x.dtype), *terms[1:])
+    asked = node.attribute("output_dtype", 0)
+    if asked and zero is None:
+        kinds = {2: "u1", 3: "i1"}  # TensorProto.UINT8 and INT8
+        if asked not in kinds:
+            raise Unsupported(f"output_dtype={asked}: only bytes are made")
+        return [write.apply("quantize", x, *terms, axis=axis, dtype=np.dtype(kinds[asked]))]
+    return [write.apply("quantize", x, *terms, axis=axis)]
+
+
+def dequantize(write: Writer, node: OnnxNode) -> list[Tensor]:
+    """DequantizeLinear of bytes, and of sums of 32 bits."""
+    x, scale, zero = node.input(0), node.input(1), node.optional(2)
+    terms = (scale,) if zero is None else (scale, zero)
+    return [write.apply("dequantize", x, *terms, axis=_terms(node, x, terms))]
+
+
+def dynamic_quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
+    """DynamicQuantizeLinear: scale and zero point of the numbers at hand, 0 among them."""
+    x = node.input(0)
+    axes, nothing = tuple(range(len(x.shape))), write.like(0, x)
+    high = write.apply("maximum", write.apply("max", x, axes=axes), nothing)
+    low = write.apply("maximum", write.apply("max", write.apply("neg", x), axes=axes), nothing)  # its negative
+    scale = write.apply("div", write.apply("add", high, low), write.like(255, x))
+    scale = write.apply("maximum", scale, write.like(LEAST_SCALE, x))
+    zero = write.apply("quantize", low, scale)
+    return [write.apply("quantize", x, scale, zero), scale, zero]
+
+
+def matmul_integer(write: Writer, node: OnnxNode) -> list[Tensor]:
+    """Products of bytes; zero points that are one number each, or sums of int32 where they are more."""
+    a, b = node.input(0), node.input(1)
+    zeros = [node.optional(2), node.optional(3)]
+    if all(zero is None or zero.shape in ((), (1,)) for zero in zeros):
+
+        def multiply(left: Tensor, right: Tensor) -> Tensor:
+            terms = [zero for zero in zeros if zero is not None]
+            if zeros[0] is None and zeros[1] is not None:
+                terms = [write.like(0, left), zeros[1]]
+            return write.apply("matmul_integer", left, right, *terms)
+
+        return [product(write, a, b, multiply)]
+    # One for each row of the left, for each column of the right.
+    wide = []
+    for operand, zero, column in ((a, zeros[0], True), (b, zeros[1], False)):
+        made = write.apply("cast", operand, dtype="i4")
+        if zero is not None:
+            step = write.apply("cast", zero, dtype="i4")
+            if column and len(step.shape) == 1 and step.shape[0] > 1:
+                step = write.apply("reshape", step, shape=(*step.shape, 1))
+            made = write.apply("sub", made, step)
+        wide.append(made)
+    left, right = wide
+    return [product(write, left, right, lambda x, y: write.apply("matmul", x, y))]
+
+
+def qlinear_matmul(write: Writer, node: OnnxNode) -> list[Tensor]:
+    """QLinearMatMul: the real numbers that the bytes stand for, multiplied, and quantised again."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (node.input(at) for at in range(8))
+    left = write.apply("dequantize", a, a_scale, a_zero, axis=_rows(a, a_scale, a_zero))
+    right = write.apply("dequantize", b, b_scale, b_zero, axis=-1)
+    made = product(write, left, right, lambda x, y: write.apply("matmul", x, y))
+    return [write.apply("quantize", made, y_scale, y_zero, axis=_rows(made, y_scale, y_zero))]
+
+
+def _rows(x: Tensor, *terms: Tensor) -> int:
+    single = all(term.shape in ((), (1,)) for term in terms)
+    if not single and len(x.shape) < 2:
+        raise Unsupported("scales of rows that are not there")
+    return -1 if single else -2
+
+
+TABLE: dict[str, Emit] = {
+    "QuantizeLinear": quantize, "DequantizeLinear": dequantize, "DynamicQuantizeLinear": dynamic_quantize,
+    "MatMulInteger": matmul_integer, "QLinearMatMul": qlinear_matmul,
+}  # fmt: skip

@@ -1,0 +1,295 @@
+"""Graphs from ONNX files: every operator against ONNX's own cases, whole models against its reference evaluator."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from fastgemm import graph  # noqa: E402
+from fastgemm.graph import GraphError, reference  # noqa: E402
+from fastgemm.graph.from_onnx import TABLE  # noqa: E402
+
+DATA = Path(__file__).parent / "data"
+# What a refusal of one of ONNX's own cases may say.
+REASONS = (
+    "does not compute with",
+    "scales of blocks",
+    "makes int8 or uint8",
+    "takes int8, uint8",
+    "training mode",
+    "operators of version 1 ",
+    "largest of no numbers",
+    "of bool",
+)
+
+
+def save(model: Any, path: Path) -> Path:
+    """Write a model to a file."""
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def simple(nodes: list[Any], inputs: dict[str, tuple[int, Any]], constants: dict[str, Any], opset: int = 21) -> Any:
+    """Make a model whose output is y."""
+    made = helper.make_graph(
+        nodes,
+        "simple",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["any"])],
+        [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, list[Any]]:
+    """Collect ONNX's own node cases whose operators the import knows, by the operator of their first node."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    found: dict[str, list[Any]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in collect_testcases(None):
+            model = case.model
+            if model is not None and all(node.op_type in TABLE for node in model.graph.node):
+                found.setdefault(model.graph.node[0].op_type, []).append(case)
+    return found
+
+
+def arrays(values: list[Any]) -> list[np.ndarray] | None:
+    """Return what a case holds as arrays; None where it is something else."""
+    found = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for v in values]
+    if any(not isinstance(v, (np.ndarray, np.generic)) or np.asarray(v).dtype == object for v in found):
+        return None
+    return [np.asarray(v) for v in found]
+
+
+def with_constants(model: Any, values: list[np.ndarray]) -> Iterator[Any]:
+    """Yield a model as it is, with its later whole-number inputs known, and with every input known."""
+    for chosen in (
+        lambda at, value: False,
+        lambda at, value: at > 0 and value.dtype == np.int64,
+        lambda at, value: True,
+    ):
+        made = copy.deepcopy(model)
+        for at, (info, value) in enumerate(zip(model.graph.input, values, strict=True)):
+            if chosen(at, value):
+                made.graph.initializer.append(numpy_helper.from_array(value, info.name))
+        yield made
+
+
+@pytest.mark.parametrize("op", sorted(set(TABLE) - {"Not"}))  # its cases are of version 1
+def test_cases_of_onnx(op: str, cases: dict[str, list[Any]], tmp_path: Path) -> None:
+    right = 0
+    for case in cases[op]:
+        values, wanted = (arrays(side) for side in case.data_sets[0])
+        if values is None or wanted is None:
+            continue
+        made, why = None, ""
+        for model in with_constants(case.model, values):
+            try:
+                made = graph.from_onnx(save(model, tmp_path / "case.onnx"))
+                break
+            except GraphError as error:
+                why = str(error)
+        if made is None:
+            assert any(reason in why for reason in REASONS), f"{case.name}: {why}"
+            continue
+        names = [info.name for info in case.model.graph.input]
+        given = {name: value for name, value in zip(names, values, strict=True) if name in made.inputs}
+        got = reference.run(made, given)
+        for name, want in zip(made.outputs, wanted, strict=True):
+            assert (got[name].shape, got[name].dtype) == (want.shape, want.dtype), case.name
+            close = 2e-3 if want.dtype.itemsize == 2 else 1e-5
+            np.testing.assert_allclose(
+                got[name].astype("f8"), want.astype("f8"), rtol=close, atol=1e-6, err_msg=case.name
+            )
+        right += 1
+    assert right
+
+
+@pytest.mark.parametrize("name", ["mlp_small", "mlp_small_dynamo", "encoder_small", "encoder_small_dynamo"])
+@pytest.mark.parametrize("batch", [1, 5])
+def test_models_exported_by_pytorch(name: str, batch: int) -> None:
+    """Files of bench/export_onnx.py; opset 14 writes layer norm and gelu out, the newer exporter names them."""
+    path = DATA / f"{name}.onnx"
+    made = graph.from_onnx(path, batch=batch)
+    x = np.random.default_rng(0).standard_normal(made.values["x"].shape).astype("f4")
+    (want,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    (got,) = reference.run(made, {"x": x}).values()
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)
+
+
+def test_a_perceptron_of_bytes(tmp_path: Path) -> None:
+    """Quantised by a tool: QuantizeLinear, QLinearMatMul, DequantizeLinear, and the dynamic kind after it."""
+    rng = np.random.default_rng(1)
+    constants = {
+        "xs": np.float32(0.05), "xz": np.uint8(120), "w": rng.integers(-127, 128, (12, 7)).astype("i1"),
+        "ws": rng.uniform(0.01, 0.02, 7).astype("f4"), "wz": np.zeros(7, "i1"), "ys": np.float32(0.1),
+        "yz": np.uint8(128), "v": rng.integers(0, 255, (7, 3)).astype("u1"), "vs": np.float32(0.02),
+        "vz": np.uint8(127),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+        helper.make_node("QLinearMatMul", ["q", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "ys", "yz"], ["h"]),
+        helper.make_node("DynamicQuantizeLinear", ["h"], ["d", "ds", "dz"]),
+        helper.make_node("MatMulInteger", ["d", "v", "dz", "vz"], ["i"]),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["ds", "vs"], ["both"]),
+        helper.make_node("Mul", ["f", "both"], ["y"]),
+    ]
+    path = save(simple(nodes, {"x": (TensorProto.FLOAT, (5, 12))}, constants), tmp_path / "bytes.onnx")
+    made = graph.from_onnx(path)
+    x = rng.standard_normal((5, 12)).astype("f4") * 3
+    (want,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    # One level of the first product that rounds the other way is 0.1 * 2.5 at most in the second.
+    np.testing.assert_allclose(reference.run(made, {"x": x})["y"], want, atol=0.3)
+    assert {"matmul_integer", "quantize", "dequantize"} <= {node.op for node in made.nodes}
+
+
+def test_shapes_are_folded() -> None:
+    """Whatever PyTorch computes from shapes is gone: what is left moves or computes data."""
+    made = graph.from_onnx(DATA / "encoder_small.onnx", batch=3)
+    assert all(made.values[node.output].dtype == np.float32 for node in made.nodes)
+
+
+def test_sizes_are_bound_by_name(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    path = save(simple(nodes, {"x": (TensorProto.FLOAT, ("batch", "tokens", 4))}, {}), tmp_path / "m.onnx")
+    with pytest.raises(GraphError, match="sizes of 'batch', 'tokens' are not given"):
+        graph.from_onnx(path)
+    with pytest.raises(GraphError, match="sizes of 'tokens'"):
+        graph.from_onnx(path, batch=2)
+    with pytest.raises(GraphError, match="no input has a size named 'rows'"):
+        graph.from_onnx(path, batch=2, sizes={"tokens": 3, "rows": 4})
+    assert graph.from_onnx(path, sizes={"batch": 2, "tokens": 3}).values["x"].shape == (2, 3, 4)
+    assert graph.from_onnx(path, batch=2, sizes={"tokens": 3}).values["y"].shape == (2, 3, 4)
+    for bad in (0, -1):
+        with pytest.raises(ValueError, match="at least 1"):
+            graph.from_onnx(path, batch=bad)
+    with pytest.raises(TypeError):
+        graph.from_onnx(path, batch=2.5)  # type: ignore[arg-type]
+
+
+class TestRefusals:
+    """The file is input from outside."""
+
+    def test_every_unsupported_node_is_named_at_once(self, tmp_path: Path) -> None:
+        nodes = [
+            helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("LSTM", ["b", "w", "w"], ["c"], name="second"),
+            helper.make_node("Split", ["x"], ["d", "e"], name="third", axis=1, num_outputs=3),
+            helper.make_node("Add", ["c", "d"], ["y"]),
+        ]
+        inputs = {"x": (TensorProto.FLOAT, (1, 2, 3)), "w": (TensorProto.FLOAT, (1, 2, 3))}
+        with pytest.raises(GraphError, match="nodes of the model cannot be read") as caught:
+            graph.from_onnx(save(simple(nodes, inputs, {}), tmp_path / "m.onnx"))
+        text = str(caught.value)
+        assert text.startswith("3 nodes")
+        assert all(word in text for word in ("Conv 'first'", "LSTM 'second'", "Split 'third'"))
+        assert "Relu" not in text
+
+    def test_a_domain_of_its_own(self, tmp_path: Path) -> None:
+        model = simple([helper.make_node("Relu", ["x"], ["y"], domain="com.vendor")], {"x": (1, (2,))}, {})
+        model.opset_import.append(helper.make_opsetid("com.vendor", 1))
+        with pytest.raises(GraphError, match=r"Relu 'y' of com\.vendor"):
+            graph.from_onnx(save(model, tmp_path / "m.onnx"))
+
+    def test_data_in_other_files(self, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_bytes(bytes(64))
+        model = simple([helper.make_node("Add", ["x", "w"], ["y"])], {"x": (1, (4,))}, {"w": np.zeros(4, "f4")})
+        tensor = model.graph.initializer[0]
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="../secret")
+        with pytest.raises(GraphError, match="data in other files is not read: 1 tensors, 'w'"):
+            graph.from_onnx(save(model, tmp_path / "m.onnx"))
+
+    def test_data_in_other_files_of_a_node(self, tmp_path: Path) -> None:
+        value = numpy_helper.from_array(np.zeros(4, "f4"), "hidden")
+        value.external_data.add(key="location", value="/etc/passwd")
+        node = helper.make_node("Constant", [], ["y"], value=value)
+        with pytest.raises(GraphError, match="data in other files"):
+            graph.from_onnx(save(simple([node], {}, {}), tmp_path / "m.onnx"))
+
+    def test_functions(self, tmp_path: Path) -> None:
+        model = simple([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, (2,))}, {})
+        inner = [helper.make_node("Relu", ["a"], ["b"])]
+        model.functions.append(helper.make_function("own", "Mine", ["a"], ["b"], inner, model.opset_import))
+        with pytest.raises(GraphError, match="functions of a model's own are not read: Mine"):
+            graph.from_onnx(save(model, tmp_path / "m.onnx"))
+
+    @pytest.mark.parametrize("dims", [(5,), (-4,), (1 << 40, 1 << 40), (0,)])
+    def test_constants_that_lie(self, tmp_path: Path, dims: tuple[int, ...]) -> None:
+        model = simple([helper.make_node("Add", ["x", "w"], ["y"])], {"x": (1, (4,))}, {"w": np.zeros(4, "f4")})
+        del model.graph.initializer[0].dims[:]
+        model.graph.initializer[0].dims.extend(dims)
+        with pytest.raises(GraphError):
+            graph.from_onnx(save(model, tmp_path / "m.onnx"))
+
+    def test_what_would_fill_the_memory(self, tmp_path: Path) -> None:
+        """A few bytes that ask for petabytes."""
+        nodes = [helper.make_node("Expand", ["x", "s"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+        constants = {"s": np.array([1 << 30, 1 << 30], "i8")}
+        with pytest.raises(GraphError, match="fits no memory"):
+            graph.from_onnx(save(simple(nodes, {"x": (1, (1, 1))}, constants), tmp_path / "m.onnx"))
+        nodes = [helper.make_node("ConstantOfShape", ["s"], ["y"])]
+        with pytest.raises(GraphError, match="ConstantOfShape"):
+            graph.from_onnx(save(simple(nodes, {}, constants), tmp_path / "m.onnx"))
+        nodes = [helper.make_node("Range", ["a", "b", "c"], ["y"])]
+        ends = {"a": np.int64(0), "b": np.int64(1 << 60), "c": np.int64(1)}
+        with pytest.raises(GraphError, match="a range from 0"):
+            graph.from_onnx(save(simple(nodes, {}, ends), tmp_path / "m.onnx"))
+
+    def test_files_that_are_none(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            graph.from_onnx(tmp_path / "none.onnx")
+        (tmp_path / "text.onnx").write_text("this is no model")
+        with pytest.raises(GraphError):
+            graph.from_onnx(tmp_path / "text.onnx")
+
+    def test_text_and_small_floats(self, tmp_path: Path) -> None:
+        for kind in (TensorProto.STRING, TensorProto.FLOAT8E5M2, TensorProto.COMPLEX64):
+            model = simple([helper.make_node("Identity", ["x"], ["y"])], {"x": (kind, (2,))}, {})
+            with pytest.raises(GraphError, match="does not compute with"):
+                graph.from_onnx(save(model, tmp_path / "m.onnx"))
+
+    def test_damage(self, tmp_path: Path) -> None:
+        """Whatever is wrong with a file, it is a GraphError, and never a crash."""
+        whole = bytearray((DATA / "mlp_small.onnx").read_bytes())
+        rng = np.random.default_rng(3)
+        refused = 0
+        for turn in range(300):
+            data = bytearray(whole)
+            if turn % 3 == 0:
+                del data[int(rng.integers(1, len(data))) :]
+            for at in rng.integers(0, min(len(data), 600 if turn % 2 else len(data)), 4):
+                data[at] = rng.integers(0, 256)
+            (tmp_path / "m.onnx").write_bytes(data)
+            try:
+                graph.from_onnx(tmp_path / "m.onnx", batch=2)
+            except GraphError:
+                refused += 1
+        assert refused > 100
+
+
+def test_the_package_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"fastgemm\[onnx\]"):
+        graph.from_onnx(DATA / "mlp_small.onnx")
