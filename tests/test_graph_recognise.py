@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastgemm.graph import Builder, Tensor, reference
-from fastgemm.graph.passes import recognise
+from fastgemm.graph.passes.recognise import recognise
 
 Pattern = Callable[[Builder, Tensor], Tensor]
 ROOT2, SLOPE = np.float32(2**0.5), np.float32((2 / np.pi) ** 0.5)
@@ -71,7 +71,7 @@ def build(pattern: Pattern) -> Builder:
 def outputs(made: Builder) -> tuple[list[str], float]:
     """Operations after the pass, and the largest difference of the result."""
     before = made.graph()
-    after = recognise.run(before)
+    after = recognise(before)
     x = np.random.default_rng(5).standard_normal((4, 8)).astype("f4")
     old, new = (reference.run(one, {"x": x})["y"] for one in (before, after))
     return [node.op for node in after.nodes], float(np.abs(old - new).max())
@@ -104,7 +104,7 @@ def test_what_others_read_stays(used: str) -> None:
     made.output(product * 0.5, "y")
     extra = {"gate": gate, "product": product, "output": x * 2.0}[used]
     made.output(extra, "z")
-    graph = recognise.run(made.graph())
+    graph = recognise(made.graph())
     x0 = np.random.default_rng(6).standard_normal((4, 8)).astype("f4")
     old, new = (reference.run(one, {"x": x0}) for one in (made.graph(), graph))
     for name in ("y", "z"):
@@ -120,5 +120,5 @@ def test_inside_a_network() -> None:
     h = h @ np.ones((8, 16), "f4") + np.zeros(16, "f4")
     h = h * (made.erf(h / ROOT2) + 1.0) * 0.5
     made.output(norm(made, x + h @ np.ones((16, 8), "f4")), "y")
-    ops = [node.op for node in recognise.run(made.graph()).nodes]
+    ops = [node.op for node in recognise(made.graph()).nodes]
     assert ops == ["layer_norm", "matmul", "add", "gelu", "matmul", "add", "layer_norm"]

@@ -10,6 +10,7 @@ from .copies import copies, count
 from .epilogues import epilogues
 from .fold import fold
 from .layouts import layouts
+from .recognise import recognise
 from .scales import scales
 from .views import views
 
@@ -36,6 +37,7 @@ class Applied(NamedTuple):
 
 PASSES = (
     Pass("fold", fold, "fine"),
+    Pass("recognise", recognise, "fine"),
     Pass("views", views, "fine"),
     Pass("scales", scales, "fine"),
     Pass("epilogues", epilogues, "fine"),

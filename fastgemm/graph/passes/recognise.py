@@ -19,7 +19,7 @@ from ..rules import Array, is_float
 CLOSE = 4e-3
 
 
-def run(graph: Graph) -> Graph:
+def recognise(graph: Graph) -> Graph:
     """Return the graph with patterns replaced, the inner ones first."""
     for node in graph.nodes:
         # A replacement may have taken it away.
