@@ -57,7 +57,7 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
-CALLS = ("call", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear")
+CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear")
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)
@@ -71,7 +71,7 @@ SPECIAL_FLAGS = [
 # What kernel modules include.
 KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
-    "kernels/transpose.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
+    "kernels/transpose.pxd", "kernels/weave.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"

@@ -4,6 +4,7 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm.driver._plan cimport key_t
+from fastgemm.driver.abi cimport offset_t
 from fastgemm.driver.structs cimport call_t
 
 cdef enum:
@@ -37,6 +38,13 @@ cdef int make_ready() except -1
 
 # True where the memory of two arrays cannot overlap.
 cdef bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept
+
+
+cdef inline int appended(const offset_t* offsets) noexcept nogil:
+    # Which of the steps that packing appends count.  Kernels read A's bytes without sign and B's with it: an operand of
+    # the other kind has an offset of 128.
+    cdef int of_a = 1 if offsets[0].zero != NULL or not offsets[0].is_unsigned else 0
+    return of_a + (2 if offsets[1].zero != NULL or offsets[1].is_unsigned else 0)
 
 
 cdef inline void fold(npy_intp* m, npy_intp* batch, const operand_t* a, const operand_t* c,

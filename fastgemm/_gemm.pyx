@@ -38,17 +38,22 @@ cdef int finished(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, finish_t finish, 
     return failed == 0
 
 
-def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha, double complex beta):
-    """Compute ``c = alpha * a @ b + beta * c`` in place; return False where no kernel takes it.
+def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha, double complex beta,
+              bint conj_a=False, bint conj_b=False):
+    """Compute ``c = alpha * a @ b + beta * c`` in place, `a` or `b` conjugate; return False where no kernel takes it.
 
     The arrays are two-dimensional, of one dtype with kernels, aligned, not empty, and `c` overlaps neither of the
     others: `fastgemm.gemm` sees to it.
     """
-    cdef int failed
+    cdef int failed, way
     cdef call_t call
     cdef key_t key
-    if not matrices(a, b, c, &call, &key):
+    way = matrices(a, b, c, &call, &key)
+    if not way:
         return False
+    if cnp.PyArray_ISCOMPLEX(c):
+        # The second way computes the transpose, and its first operand is b.
+        call.store.conj = conj_a | conj_b << 1 if way == 1 else conj_b | conj_a << 1
     call.store.alpha_is_one = alpha == 1
     call.store.beta_kind = 0 if beta == 0 else (1 if beta == 1 else 2)
     call.store.alpha[0], call.store.alpha[1] = alpha.real, alpha.imag

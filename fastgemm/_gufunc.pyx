@@ -9,7 +9,7 @@ from libc.stdlib cimport malloc
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm._call cimport CODES, TYPES, describe, execute, fold, operand_t
+from fastgemm._call cimport CODES, TYPES, appended, describe, execute, fold, operand_t
 from fastgemm.driver._plan cimport key_t
 from fastgemm.driver.abi cimport offset_t, quant_t
 from fastgemm.driver.structs cimport call_t
@@ -53,11 +53,7 @@ cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp
     if extra != NULL:
         offsets[0], offsets[1] = extra.offsets[way - 1], extra.offsets[2 - way]
         call.offsets = offsets
-        # Kernels read A's bytes without sign and B's with it: an operand of the other kind has an offset of 128.
-        if offsets[0].zero != NULL or not offsets[0].is_unsigned:
-            call.store.appended |= 1
-        if offsets[1].zero != NULL or offsets[1].is_unsigned:
-            call.store.appended |= 2
+        call.store.appended = appended(offsets)
         if extra.quantised:
             terms = extra.terms
             if way == 2:

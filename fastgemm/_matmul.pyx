@@ -2,7 +2,7 @@
 
 Two ways lead to the kernels:
 
-* a fast path for plain arrays of one dtype, matrices, vectors, or one stack of them;
+* a fast path for plain arrays that a row of the registry takes, matrices, vectors, or one stack of them;
 * a gufunc of our own (`_gufunc`) for everything else that plain data can ask for (stacks, casts, ``out`` that overlaps,
   ``axes``, ``order``, ``signature``...).  It is `np.matmul` to the letter (NumPy's own machinery, type
   resolver, and loops), with the inner loops replaced for the dtypes that have kernels.
@@ -15,9 +15,11 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport (
-    CODES, FLOATS, READY, RELEASE_GIL, TYPES, describe, disjoint, execute, fold, make_ready, operand_t,
+    CODES, FLOATS, READY, RELEASE_GIL, TYPES, appended, describe, disjoint, execute, fold, make_ready, operand_t,
 )
+from fastgemm._rows cimport BYTES, NPY_HALF, row_for
 from fastgemm.driver._plan cimport key_t
+from fastgemm.driver.abi cimport offset_t
 from fastgemm.driver.structs cimport call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
 
@@ -45,13 +47,20 @@ cdef inline bint right_form(cnp.ndarray array, int type_num, int nd, const npy_i
     return True
 
 
-cdef inline object fast(object x1, object x2, object out):
-    # The product of plain arrays with at most one stack dimension, or None where the general way is needed.
+cdef inline object fast(object x1, object x2, object out, object asked):
+    # The product of plain arrays with at most one stack dimension, or None where the general way is needed.  `asked` is
+    # the call's dtype or None.
     if not (cnp.PyArray_CheckExact(x1) and cnp.PyArray_CheckExact(x2)):
         return None
     cdef cnp.ndarray a = x1, b = x2, c
     cdef int type_num = cnp.PyArray_TYPE(a), nd_a = cnp.PyArray_NDIM(a), nd_b = cnp.PyArray_NDIM(b)
-    if type_num != cnp.PyArray_TYPE(b) or <unsigned int>type_num >= TYPES or CODES[type_num] < 0:
+    cdef int result = type_num, code
+    if asked is None and type_num == cnp.PyArray_TYPE(b) and <unsigned int>type_num < TYPES and (
+            out is None or type_num != NPY_HALF):
+        code = CODES[type_num]
+    else:
+        code = row_for(a, b, out, asked, &result)
+    if code < 0:
         return None
     if not (1 <= nd_a <= 3 and 1 <= nd_b <= 3 and cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED_RO(b)):
         return None
@@ -97,12 +106,12 @@ cdef inline object fast(object x1, object x2, object out):
     if k != shape_b[nd_b - 2 if nd_b >= 2 else 0] or m == 0 or n == 0 or k == 0:
         return None
     if out is None:
-        c = cnp.PyArray_EMPTY(nd, shape, type_num, 0)
+        c = cnp.PyArray_EMPTY(nd, shape, result, 0)
     else:
         if not cnp.PyArray_CheckExact(out):
             return None
         c = out
-        if nd == 0 or not right_form(c, type_num, nd, shape) or not (disjoint(a, c) and disjoint(b, c)):
+        if nd == 0 or not right_form(c, result, nd, shape) or not (disjoint(a, c) and disjoint(b, c)):
             return None
     strides_c = cnp.PyArray_STRIDES(c)
     oc.rows = oc.cols = 0
@@ -113,12 +122,20 @@ cdef inline object fast(object x1, object x2, object out):
     oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
     if batch > 1:
         fold(&m, &batch, &oa, &oc, steps[0], steps[1], strides_c[0])
-    way = describe(CODES[type_num], m, n, k, batch, &oa, &ob, &oc, &call, &key)
+    way = describe(code, m, n, k, batch, &oa, &ob, &oc, &call, &key)
     if way == 0:
         return None
     if batch > 1:
         call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], strides_c[0]
-    cdef bint floats = FLOATS[CODES[type_num]]
+    cdef offset_t offsets[2]
+    if code == BYTES:
+        offsets[0].zero = offsets[1].zero = NULL
+        offsets[0].step = offsets[1].step = 0
+        offsets[way - 1].is_unsigned = type_num == cnp.NPY_UBYTE
+        offsets[2 - way].is_unsigned = cnp.PyArray_TYPE(b) == cnp.NPY_UBYTE
+        call.offsets = offsets
+        call.store.appended = appended(offsets)
+    cdef bint floats = FLOATS[code]
     if floats:
         clear_flags()
     # As floats: the product of the sizes may leave an npy_intp.
@@ -199,7 +216,7 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
         make_ready()
     if (axes is _UNSET and axis is _UNSET and keepdims is _UNSET and casting is _UNSET and order is _UNSET
             and dtype is _UNSET and subok is _UNSET and signature is _UNSET and sig is _UNSET):
-        done = fast(x1, x2, out)
+        done = fast(x1, x2, out, None)
         if done is None and type(x1) is np.ndarray and type(x2) is np.ndarray:
             done = WIDER(x1, x2, out, None)
         if done is not None:
@@ -224,15 +241,25 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
 
 cdef extern from *:
     """
-    /* A call with two or three positional arguments goes to `fast` without a look at matmul's eight keywords, whose
-       defaults cost 15 ns to hand over.  Whatever it leaves (None) goes the way that Cython has made. */
-    typedef PyObject *(*fg_product_t)(PyObject *, PyObject *, PyObject *);
+    /* A call with two or three positional arguments, and no keywords but dtype and out, goes to `fast` without a look
+       at matmul's eight keywords, whose defaults cost 15 ns to hand over.  Whatever it leaves (None) goes the way that
+       Cython has made. */
+    typedef PyObject *(*fg_product_t)(PyObject *, PyObject *, PyObject *, PyObject *);
     static fg_product_t fg_product;
     static vectorcallfunc fg_general;
+    static PyObject *fg_dtype, *fg_out;
     static PyObject *fg_matmul(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
         Py_ssize_t n = PyVectorcall_NARGS(flags);
-        if ((n == 2 || n == 3) && names == NULL) {
-            PyObject *done = fg_product(args[0], args[1], n == 3 ? args[2] : Py_None);
+        if (n == 2 || n == 3) {
+            PyObject *out = n == 3 ? args[2] : Py_None, *dtype = Py_None, *done;
+            Py_ssize_t more = names == NULL ? 0 : PyTuple_GET_SIZE(names), i;
+            for (i = 0; i < more; i++) {
+                /* Names in a call are interned: another string of these letters goes the general way. */
+                if (PyTuple_GET_ITEM(names, i) == fg_dtype) dtype = args[n + i];
+                else if (PyTuple_GET_ITEM(names, i) == fg_out && n == 2) out = args[n + i];
+                else return fg_general(self, args, flags, names);
+            }
+            done = fg_product(args[0], args[1], out, dtype);
             if (done != Py_None) return done;
             Py_DECREF(done);
         }
@@ -242,17 +269,20 @@ cdef extern from *:
         PyCFunctionObject *f = (PyCFunctionObject *)function;
         if (Py_TYPE(function)->tp_vectorcall_offset != offsetof(PyCFunctionObject, vectorcall) || f->vectorcall == NULL)
             return;
+        fg_dtype = PyUnicode_InternFromString("dtype");
+        fg_out = PyUnicode_InternFromString("out");
+        if (fg_dtype == NULL || fg_out == NULL) { PyErr_Clear(); return; }
         fg_product = product;
         fg_general = f->vectorcall;
         f->vectorcall = fg_matmul;
     }
     """
-    ctypedef object (*fg_product_t)(object, object, object)
+    ctypedef object (*fg_product_t)(object, object, object, object)
     void fg_shorten(object, fg_product_t)
 
 
-cdef object product(object x1, object x2, object out):
-    return fast(x1, x2, out) if READY else None
+cdef object product(object x1, object x2, object out, object asked):
+    return fast(x1, x2, out, asked) if READY else None
 
 
 fg_shorten(matmul, product)

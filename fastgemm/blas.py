@@ -17,8 +17,10 @@ def gemm(
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
-    trans_a: bool = False,
-    trans_b: bool = False,
+    trans_a: bool | str = False,
+    trans_b: bool | str = False,
+    conj_a: bool = False,
+    conj_b: bool = False,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Return ``alpha * op(a) @ op(b) + beta * c``, as BLAS defines it.
@@ -33,8 +35,10 @@ def gemm(
         They do not take part in choosing the dtype: float32 operands give a float32 result whatever the type of
         alpha.  ``beta == 0`` does not read `c`, ``alpha == 0`` reads neither `a` nor `b`, so that NaN in them does
         not show.
-    trans_a, trans_b : bool
-        op is the transpose (without conjugation).
+    trans_a, trans_b : bool or str
+        op is the transpose; in BLAS's letters "N", "T", or "C" for the conjugate transpose.
+    conj_a, conj_b : bool
+        op conjugates as well.  Signs change where a finished tile is put together: no operand is copied.
     out : ndarray, optional
         (m, n), of the result's dtype.  It may be `c` itself, and may overlap any operand.
 
@@ -62,8 +66,11 @@ def gemm(
     for name, array in (("a", left), ("b", right)):
         if array.ndim != 2:
             raise ValueError(f"gemm: {name} must be a matrix, but has {array.ndim} dimensions")
-    left = left.T if trans_a else left
-    right = right.T if trans_b else right
+    turned_a, adjoint_a = _letter("trans_a", trans_a)
+    turned_b, adjoint_b = _letter("trans_b", trans_b)
+    conj = conj_a or adjoint_a, conj_b or adjoint_b
+    left = left.T if turned_a else left
+    right = right.T if turned_b else right
     if left.shape[1] != right.shape[0]:
         raise ValueError(f"gemm: op(a) is {left.shape[0]} x {left.shape[1]}, op(b) is "
                          f"{right.shape[0]} x {right.shape[1]}: the inner sizes differ")
@@ -83,7 +90,7 @@ def gemm(
         raise ValueError("gemm: beta is not 0: pass the array that it scales as c (it may be out itself)")
     dtype = np.result_type(*dtypes)
     if dtype.kind not in "fc" or numpy_types.row_of(dtype) is None:
-        return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
+        return _by_numpy(*_conjugated(left, right, conj), added, alpha, beta, dtype, shape, out)
     _check_scalars(alpha, beta, dtype)
     result = _output(out, shape, dtype)
     # What the kernels write must not be read by them, nor lie at odd addresses; such a result is made beside, and
@@ -101,11 +108,24 @@ def gemm(
         _scale(target, beta)
     else:
         left, right = _aligned(left, dtype), _aligned(right, dtype)
-        if not _gemm.gemm_into(left, right, target, complex(alpha), complex(beta)):
-            return _by_numpy(left, right, added, alpha, beta, dtype, shape, out)
+        if not _gemm.gemm_into(left, right, target, complex(alpha), complex(beta), *conj):
+            return _by_numpy(*_conjugated(left, right, conj), added, alpha, beta, dtype, shape, out)
     if target is not result:
         np.copyto(result, target)
     return result
+
+
+def _letter(name: str, trans: bool | str) -> tuple[bool, bool]:
+    """Whether an operand is transposed, and whether it is conjugated."""
+    if not isinstance(trans, str):
+        return bool(trans), False
+    if trans.upper() not in ("N", "T", "C"):
+        raise ValueError(f"gemm: {name} must be True, False, 'N', 'T' or 'C', not {trans!r}")
+    return trans.upper() != "N", trans.upper() == "C"
+
+
+def _conjugated(left: NDArray[Any], right: NDArray[Any], conj: tuple[bool, bool]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return left.conj() if conj[0] else left, right.conj() if conj[1] else right
 
 
 def _scalar(name: str, value: Any) -> complex:

@@ -84,7 +84,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return small
     best: tuple[float, Config] | None = None
     for mr, nr in registry.tiles(problem.row, tier):
-        pack = packing(problem, mr, nr)
+        pack = packing(problem, mr, nr, family(problem.row, tier))
         for split, threads in _teams(problem):
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
             if best is None or cycles < best[0]:
@@ -199,7 +199,7 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
-def packing(problem: Problem, mr: int, nr: int) -> str:
+def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     """Say what to copy: ``none``, ``b`` (into panels) or ``ab``.
 
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
@@ -212,7 +212,7 @@ def packing(problem: Problem, mr: int, nr: int) -> str:
     """
     size = problem.row.itemsize
     if problem.row.converts:
-        return "ab"
+        return "b" if problem.layout[0] == "n" and registry.in_place(family, problem.row) else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
     if problem.layout[1] != "n":
@@ -258,6 +258,6 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if pack == "none":
         return mc, kc, MAX_BLOCK
-    nc = 2 * nr if problem.m <= FEW_ROWS else max(nr, 4 * l2 // (kc * size) // nr * nr)
+    nc = 2 * nr if problem.m <= FEW_ROWS and pack == "b" else max(nr, 4 * l2 // (kc * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))

@@ -57,7 +57,10 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
         # The sums that correct a dot product stand once, behind all of k.
         kc = -(-problem.k // dot.group) * dot.group
         nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))
-    pack = "ab" if row.converts or problem.layout[0] == "g" or _aliases(problem) else "none"
+    in_place = problem.layout[0] == "n" and registry.in_place(own, row)
+    pack = "b" if row.converts else "none"
+    if (row.converts and not in_place) or problem.layout[0] == "g" or _aliases(problem):
+        pack = "ab"
     if pack == "ab":
         mc = max(mr, min(mc, cpu.caches().l2 * 3 // 8 // (kc * size) // mr * mr))
     return Config(own, tier.name, mr, nr, mc, kc, max(nr, nc), pack, *_team(problem, nr))

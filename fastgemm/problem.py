@@ -204,13 +204,14 @@ class Config:
         if registry.beyond(registry.family(self.family), tier) is None:
             return f"{tier.name} has no {self.family} kernels"
         if self.family not in ("gemv", "small"):
-            if dt.converts and self.pack != "ab":
+            if dt.converts and (self.pack == "none" or (self.pack == "b" and not registry.in_place(self.family, dt))):
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
             # Threads keep a block of A and one of B each; a database must not be able to
             # ask for more (the heuristic's largest are below 5 MiB).
-            rows = min(self.mc, problem.m) + self.mr if self.pack == "ab" else 0
+            packs_a = self.pack == "ab" or dt.converts  # dot products keep room for an A that must be packed
+            rows = min(self.mc, problem.m) + self.mr if packs_a else 0
             columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
             bytes_of_blocks = (rows + columns) * min(self.kc, problem.k) * dt.itemsize
             if dt.narrows and self.kc < problem.k:

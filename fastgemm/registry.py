@@ -114,12 +114,14 @@ class Family(NamedTuple):
 class Dot(NamedTuple):
     """How a family computes a dtype by dot products inside a lane (kernels/dot.pxd).
 
-    ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.
+    ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.  A that needs
+    no conversion but the sign of its bytes is read ``in_place``.
     """
 
     madd: str
     group: int
     appended: int
+    in_place: bool
 
 
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
@@ -203,9 +205,9 @@ FAMILIES = (
 )
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {
-    ("gemm", "i8_i32"): Dot("pairs", 2, 0),
-    ("vnni", "i8_i32"): Dot("vnni", 4, 2),
-    ("bf16", "bf16"): Dot("bf16", 2, 0),
+    ("gemm", "i8_i32"): Dot("pairs", 2, 0, False),
+    ("vnni", "i8_i32"): Dot("vnni", 4, 2, True),
+    ("bf16", "bf16"): Dot("bf16", 2, 0, True),
 }
 
 
@@ -428,10 +430,16 @@ def kernels_of(dt: DType, family_name: str) -> str:
     return "i8_i32" if dt.group > 1 else "bf16"
 
 
+def in_place(family_name: str, dt: DType) -> bool:
+    """Whether a family of the gemm template reads an A whose columns are adjacent as it lies."""
+    dot = DOTS.get((family_name, kernels_of(dt, family_name)))
+    return dot.in_place if dot else not dt.converts
+
+
 def computes(family_name: str, dt: DType) -> bool:
     """Whether a family has kernels for a dtype, on the tiers that have the family."""
     if family_name == "gemv":
-        return dt.group == 1
+        return True
     if family_name == "small":
         return is_small(dt)
     return family_name == "gemm" or (dt.group > 1 and family_name == "vnni") or dt.stored == family_name

@@ -11,6 +11,8 @@ import pytest
 from oracle import FLOATS, assert_close, integers, normal
 
 import fastgemm
+from fastgemm import dispatch, heuristic
+from fastgemm.problem import Problem
 
 SIZES = [(1, 1, 1), (5, 7, 3), (9, 17, 21), (33, 16, 40), (1, 40, 9), (40, 1, 9), (64, 48, 65)]
 NAN = np.nan
@@ -282,3 +284,31 @@ def test_unaligned_out() -> None:
     assert fastgemm.gemm(a, b, c, beta=1.0, out=out) is out
     assert (out == 5.0).all()
     assert (fastgemm.gemm(a, b, out, beta=2.0, out=out) == 13.0).all()
+
+
+@pytest.mark.parametrize("char", ["F", "D", "d"])
+def test_conjugate_operands(char: str) -> None:
+    """By flag or as BLAS's letter C, in every shape class and order of C, with alpha and beta and blocks of k."""
+    sizes = [(1, 1, 1), (1, 40, 30), (40, 1, 30), (1, 1, 50), (7, 9, 5), (3, 2, 400), (70, 65, 33), (2, 3, 9000)]
+    for m, n, k in sizes:
+        a, b, c = normal((m, k), char, 1), normal((k, n), char, 2), normal((m, n), char, 3)
+        limit = 20 * np.finfo(char).eps * k**0.5 * 8
+        for conj_a, conj_b, order in itertools.product([False, True], [False, True], "CF"):
+            want = (a.conj() if conj_a else a) @ (b.conj() if conj_b else b)
+            got = fastgemm.gemm(a, b, conj_a=conj_a, conj_b=conj_b, out=np.empty((m, n), char, order))
+            assert np.abs(got - want).max() <= limit
+            letters = {name: "C" if conj else "N" for name, conj in (("trans_a", conj_a), ("trans_b", conj_b))}
+            stored = [np.ascontiguousarray(x.T) if conj else x for x, conj in ((a, conj_a), (b, conj_b))]
+            got = fastgemm.gemm(*stored, c, alpha=1.5, beta=-0.5, **letters)
+            assert np.abs(got - (1.5 * want - 0.5 * c)).max() <= 2 * limit
+        problem = Problem({"F": "c64", "D": "c128", "d": "f64"}[char], m, n, k, threads=2)
+        with fastgemm.threads(2), dispatch.forced(heuristic.config(problem).replace(threads=2, split="k")):
+            got = fastgemm.gemm(a, b, conj_a=True)
+        assert np.abs(got - a.conj() @ b).max() <= limit
+    square = normal((300, 300), char, 1)
+    got = fastgemm.gemm(square, square, trans_b="c")
+    assert np.abs(got - square @ square.conj().T).max() <= 1e4 * np.finfo(char).eps
+    with pytest.raises(ValueError, match="trans_a"):
+        fastgemm.gemm(square, square, trans_a="H")
+    whole = np.arange(6).reshape(2, 3)
+    assert np.array_equal(fastgemm.gemm(whole, whole, trans_b="C"), whole @ whole.T)

@@ -27,7 +27,7 @@ LAYERS = (
     ("dispatch",),
     ("float_errors",),
     ("_call",),
-    ("_gufunc", "_gemm"),
+    ("_gufunc", "_gemm", "_rows"),
     ("threads", "_matmul"),
     ("_packed",),
     ("packed",),

@@ -51,10 +51,12 @@ def wide(x: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray:
 @pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
 @pytest.mark.parametrize(("family", "isa"), configs())
 def test_exact(family: str, isa: str, kind_a: str, kind_b: str) -> None:
-    """Any signs, layouts, zero points, and k: no saturation, no rounding."""
-    mr, nr = registry.tiles(registry.dtype("i8_i32"), registry.isa(isa))[0]
-    for kc in (64, 1 << 20):
-        with dispatch.forced(Config(family, isa, mr, nr, kc=kc, nc=2 * nr, pack="ab")):
+    """Any signs, layouts, zero points, and k: no saturation, no rounding; A in place or packed."""
+    row = registry.dtype("i8_i32")
+    mr, nr = registry.tiles(row, registry.isa(isa))[0]
+    packs = ("b", "ab") if registry.in_place(family, row) else ("ab",)
+    for kc, pack in itertools.product((64, 1 << 20), packs):
+        with dispatch.forced(Config(family, isa, mr, nr, kc=kc, nc=2 * nr, pack=pack)):
             for (m, n, k), a_order, b_order in itertools.product(SHAPES, "CF", "CF"):
                 a, b = full((m, k), kind_a, 1).copy(a_order), full((k, n), kind_b, 2).copy(b_order)
                 assert np.array_equal(fastgemm.matmul(a, b, dtype=np.int32), wide(a) @ wide(b))
@@ -63,6 +65,27 @@ def test_exact(family: str, isa: str, kind_a: str, kind_b: str) -> None:
                 assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), want)
                 assert np.array_equal(fastgemm.matmul_integer(a, b, rows[0]), wide(a, rows[:1]) @ wide(b))
                 assert np.array_equal(fastgemm.matmul_integer(a, b, None, columns[0]), wide(a) @ wide(b, columns[:1]))
+
+
+@pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+def test_one_row_or_column(tier: str, kind_a: str, kind_b: str) -> None:
+    """Vectors and threads that share their k or n; more columns than a strip, k beyond a chunk of x."""
+    sizes = [(1, 1), (5, 3), (7, 16), (64, 17), (100, 65), (33, 200), (9001, 5), (20001, 70)]
+    for (k, n), order in itertools.product(sizes, "CF"):
+        a, b = full((1, k), kind_a, 1), full((k, n), kind_b, 2).copy(order)
+        zero, columns = full((1,), kind_a, 3), full((n,), kind_b, 4)
+        want = wide(a, zero) @ wide(b, columns)
+        for split, threads in (("n", 1), ("n", 2), ("k", 2)):
+            config = Config("gemv", tier, split=split, threads=threads)
+            with dispatch.forced(config), fastgemm.threads(2):
+                assert np.array_equal(fastgemm.matmul_integer(a, b), wide(a) @ wide(b))
+                assert np.array_equal(fastgemm.matmul_integer(a, b, zero, columns), want)
+                assert np.array_equal(fastgemm.matmul_integer(b.T, a.T, columns, zero), want.T)
+                y = fastgemm.qlinear_matmul(a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns,
+                                            np.float32(2), np.uint8(3))
+        expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8") + 3)
+        assert np.array_equal(y, expected.clip(0, 255).astype("u1"))
 
 
 def test_the_same_as_numpy() -> None:

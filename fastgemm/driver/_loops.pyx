@@ -30,6 +30,8 @@ cdef void macrokernel(
     # this block); `tail` are the live components of the last vector here.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes, size_c = size if plan.raw else t.c_bytes
+    # Strides of A count components, or, where those are dot products' groups, bytes.
+    cdef Py_ssize_t unit = size if t.group > 1 else 1, size_a = size // unit
     cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
     cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead
     cdef const char* b_panel
@@ -37,12 +39,13 @@ cdef void macrokernel(
     cdef char* c
     cdef int c_tail, b_tail
     cdef bint converted = t.narrows and not plan.raw
-    cdef bint direct = call.cs_c == t.part and not converted
+    cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
     cdef update_t update = t.add if plan.raw else t.update
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
     cdef store_t plain = store[0]
     plain.alpha_is_one = True
     plain.beta_kind = 0
+    plain.narrow = False
     for jr in range(vecs.panels):
         nv = vecs.size + (1 if jr < vecs.larger else 0)
         c_tail = tail if jr + 1 == vecs.panels else <int>L
@@ -67,9 +70,9 @@ cdef void macrokernel(
                     ahead = nv * L
             if a_panels:
                 a_panel = a + r * kp * t.part * size
-                rs_a, cs_a = t.part, mr * t.part
+                rs_a, cs_a = t.part * unit, mr * t.part * unit
             else:
-                a_panel = a + r * rs_a * size
+                a_panel = a + r * rs_a * size_a
             if direct:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
@@ -83,6 +86,12 @@ cdef void macrokernel(
                        row + r, (vec + v) * L // t.part)
             r += mr
         v += nv
+
+
+cdef inline bint simple(const call_t* call) noexcept nogil:
+    # Whether the offsets of a dot product, if any, leave A as it is: one for all of A, and none of B.
+    return (call.offsets == NULL or not call.store.appended & 2
+            and (call.offsets.zero == NULL or call.offsets.step == 0))
 
 
 cdef void blocked(
@@ -133,8 +142,20 @@ cdef void blocked_rows(
     cdef const plan_t* to_plan = plan
     cdef call_t item = call[0]
     cdef const offset_t* offset_b = call.offsets
+    cdef Py_ssize_t unit = size if t.group > 1 else 1
+    cdef bint pack_a = plan.pack_a
+    store.in_place = False
+    store.last, store.flip = 0, 0
     if offset_b != NULL:
         offset_b += 1
+    if t.group > 1:
+        store.in_place = not pack_a and t.in_place and call.cs_a == 1 and simple(call)
+        pack_a = not store.in_place
+        if store.in_place and call.offsets != NULL:
+            store.flip = 0 if call.offsets.is_unsigned else 0x80808080u
+            store.zero = -(store.flip & 0xff)
+            if call.offsets.zero != NULL:
+                store.zero -= <unsigned int>call.offsets.zero[0]
     if sums:
         plan_of_sums = plan[0]
         plan_of_sums.raw = True
@@ -159,8 +180,11 @@ cdef void blocked_rows(
             j_grid = cut(vecs, plan.nv)
         tail = tail_of_all if vec + vecs == vectors else <int>L
         store.beta_kind = 0 if sums else call.store.beta_kind
+        store.narrow = (t.rounds and not plan.raw and store.alpha_is_one and store.beta_kind == 0
+                        and call.finish == NULL)
         if sums:
             store.alpha_is_one = True
+            store.narrow = False
             # The kernels count from C's beginning.
             item.c = a_space + plan.sums - (row0 * item.rs_c + vec * L) * size
         for pc in range(kblocks):
@@ -174,6 +198,8 @@ cdef void blocked_rows(
                 b_steps, before = plan.ready, p
             p *= t.group
             live_k = min(kc * t.group, plan.k - p)
+            if store.in_place:
+                store.last = <int>(live_k % t.group * size_ab)
             if plan.ready:
                 b = call.b + vec * L * plan.ready * size
             else:
@@ -196,13 +222,17 @@ cdef void blocked_rows(
                     continue
                 i_grid = cut(rows, plan.mr)
                 a = item.a + (row * call.rs_a + p * call.cs_a) * size_ab
-                if not plan.pack_a:
+                if store.in_place:
+                    macrokernel(to_plan, &item, &store, a, call.rs_a * size_ab, t.group * size_ab, False,
+                                b_space if plan.pack_b else b, True, b_steps, before,
+                                row, &i_grid, vec, &j_grid, kc, tail)
+                elif not pack_a:
                     macrokernel(to_plan, &item, &store, a, call.rs_a, call.cs_a, False,
                                 b_space if plan.pack_b else b, b_packed, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
-                elif call.cs_a == t.part:
+                elif call.cs_a == t.part or t.in_place and t.group > 1:
                     t.pack_a(live_k, rows, a, call.rs_a, call.cs_a, a_space, gap, t.part, call.offsets, row)
-                    macrokernel(to_plan, &item, &store, a_space, gap, t.part, False,
+                    macrokernel(to_plan, &item, &store, a_space, gap * unit, t.part * unit, False,
                                 b_space if plan.pack_b else b, True, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
                 else:
@@ -225,6 +255,16 @@ cdef void blocked_rows(
 
 # ---- gemv ----------------------------------------------------------------------------------------------------------
 
+cdef void conjugate(char* numbers, Py_ssize_t count, int size) noexcept nogil:
+    # Contiguous complex numbers of two floats or doubles.
+    cdef Py_ssize_t i
+    for i in range(1, 2 * count, 2):
+        if size == 4:
+            (<float*>numbers)[i] = -(<float*>numbers)[i]
+        else:
+            (<double*>numbers)[i] = -(<double*>numbers)[i]
+
+
 cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     # Columns col0 : col1 of one row of output.  `space` takes a chunk of x and one of y where they are not
     # contiguous or the store is not a plain one.
@@ -233,8 +273,10 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef Py_ssize_t size_c = t.real_bytes if plan.raw else t.c_bytes
     cdef bint by_rows = call.cs_b == t.part or plan.n == 1 and call.rs_b != t.part
     cdef bint y_direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
-                          and (plan.raw or not t.narrows))
-    cdef bint x_direct = (by_rows or call.cs_a == t.part) and not t.converts
+                          and (plan.raw or not t.narrows) and not call.store.conj & 2)
+    # x @ conj(B) is the conjugate of conj(x) @ B.
+    cdef bint turns_x = call.store.conj == 1 or call.store.conj == 2
+    cdef bint x_direct = (by_rows or call.cs_a == t.part) and not t.converts and not turns_x
     cdef Py_ssize_t n_chunk = col1 - col0 if y_direct else GEMV_CHUNK
     cdef Py_ssize_t k_chunk = plan.k if x_direct else GEMV_CHUNK
     cdef char* x_space = space
@@ -249,10 +291,14 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     if by_rows:
         kernel = t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
     store.alpha_is_one = True
+    store.offset = NULL
+    if call.offsets != NULL:
+        store.offset = call.offsets + 1
     while j < col1:
         n = n_chunk if j + n_chunk < col1 else col1 - j
         y = call.c + j * call.cs_c * size_c if y_direct else y_space
         store.beta_kind = call.store.beta_kind if y_direct else 0
+        store.column = j
         p = 0
         while p < plan.k:
             k = k_chunk if p + k_chunk < plan.k else plan.k - p
@@ -260,13 +306,17 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
             b = call.b + (p * call.rs_b + j * call.cs_b) * size_ab
             inc_x = call.cs_a
             if not x_direct:
-                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part, NULL, 0)
+                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part, call.offsets, 0)
+                if turns_x:
+                    conjugate(x_space, k, t.real_bytes)
                 x = x_space
                 inc_x = t.part
             kernel(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
             store.beta_kind = 1
             p += k
         if not y_direct:
+            if call.store.conj & 2:
+                conjugate(y_space, n, t.real_bytes)
             t.update(1, n, y, 0, call.c + j * call.cs_c * size_c, 0, call.cs_c, &call.store, 0, j)
         elif call.finish != NULL:
             call.finish(1, n, y, 0, call.terms, 0, j)

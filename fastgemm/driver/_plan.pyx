@@ -57,7 +57,7 @@ def add_kernels(int level, int family, object capsule):
         if s.pack_a != NULL:
             t.length, t.part, t.real_bytes, t.group = s.length, s.part, s.real_bytes, s.group
             t.ab_bytes, t.c_bytes, t.converts, t.narrows = s.ab_bytes, s.c_bytes, s.converts, s.narrows
-            t.appended = s.appended
+            t.appended, t.in_place, t.rounds = s.appended, s.in_place, s.rounds
             t.pack_a, t.pack_b, t.update, t.add = s.pack_a, s.pack_b, s.update, s.add
             t.peak, t.peak_flops = s.peak, s.peak_flops
         if s.gemv_rows != NULL:
@@ -313,7 +313,8 @@ cdef class Plan:
             if plan.rows.larger and plan.m % (plan.rows.panels + 1) == 0:
                 plan.rows = cut(plan.m, plan.m // (plan.rows.panels + 1))
             return
-        if plan.pack_a:
+        if plan.pack_a or t.group > 1:
+            # (A call of dot products may have offsets that A takes on only while it is packed.)
             plan.a_bytes = (plan.mc * row_gap((plan.kc + t.appended) * t.part, t.length) * t.real_bytes + 63) // 64 * 64
         if t.narrows and plan.kc < steps:
             plan.sums = plan.a_bytes

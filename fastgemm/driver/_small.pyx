@@ -152,7 +152,8 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     if vec1 - vec0 != plan.width:
         own_vecs = cut(vec1 - vec0, plan.nv)
         vecs = &own_vecs
-    if call.cs_c != t.part or call.finish != NULL or not call.store.alpha_is_one or call.store.beta_kind != 0:
+    if (call.cs_c != t.part or call.finish != NULL or not call.store.alpha_is_one or call.store.beta_kind != 0
+            or call.store.conj):
         anything(plan, call, items, row0, rows, vec0, vecs, tail)
         return
     s.a = call.a + row0 * call.rs_a * size

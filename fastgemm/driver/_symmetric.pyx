@@ -30,7 +30,7 @@ cdef Py_ssize_t symmetric_pieces(const plan_t* plan, const call_t* call) noexcep
             or plan.family != FAMILY_GEMM or plan.split == SPLIT_K or t.converts):
         return 0
     if (call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind != 0
-            or call.finish != NULL or call.offsets != NULL):
+            or call.finish != NULL or call.offsets != NULL or call.store.conj):
         return 0
     return ceil_div(plan.m, PIECE)
 

@@ -11,20 +11,29 @@ cdef enum:
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
 
-cdef struct store_t:
-    # How a finished tile goes to memory: C = alpha * AB + beta * C.
-    int alpha_is_one
-    int beta_kind       # 0: C is not read; 1: C is added; 2: beta * C is added
-    int appended        # which of the steps that packing appends count (dot products: 1 of A's offsets, 2 of B's)
-    double alpha[2]
-    double beta[2]
-    const void* terms   # what an `update` of the call's own needs
-
 cdef struct offset_t:
     # What is subtracted from an operand's numbers: one for each row of A or column of B, or (step 0) one for all.
     const int* zero     # NULL: nothing
     Py_ssize_t step
     int is_unsigned     # the operand's bytes
+
+cdef struct store_t:
+    # How a finished tile goes to memory: C = alpha * AB + beta * C.
+    int alpha_is_one
+    int beta_kind       # 0: C is not read; 1: C is added; 2: beta * C is added
+    # Dot products: which of the steps that packing appends count (1 of A's offsets, 2 of B's); and for an A in place
+    # how many bytes of k the last step has (0: whole words), what every byte is xored with, and its offset, negated.
+    int appended
+    int in_place, last
+    int narrow          # the microkernel itself rounds (only where the table says `rounds`)
+    unsigned int flip, zero
+    int conj            # complex numbers that are taken conjugate: 1 A's, 2 B's
+    double alpha[2]
+    double beta[2]
+    const void* terms   # what an `update` of the call's own needs
+    # gemv of bytes: B's offsets (NULL: none), and the first column.
+    const offset_t* offset
+    Py_ssize_t column
 
 cdef extern from *:
     """
@@ -54,8 +63,8 @@ cdef extern from *:
 # live components (1 .. vector length) of the last vector of B's rows and of C's rows.
 # Lanes of B past b_tail repeat its last column, so that they raise no floating-point
 # flag which a live column does not raise; lanes of C past c_tail are neither read nor written.
-# B's and C's columns must be adjacent; A may have any strides.  `ahead` components further on in each row of B lies
-# what the next call reads: it is prefetched (0: nothing to fetch).
+# B's and C's columns must be adjacent; A may have any strides (dot products count them in bytes).
+# `ahead` components further on in each row of B lies what the next call reads: it is prefetched (0: nothing to fetch).
 ctypedef void (*micro_t)(
     Py_ssize_t k,
     const void* a, Py_ssize_t rs_a, Py_ssize_t cs_a,
@@ -101,7 +110,8 @@ cdef struct epilogue_t:
     double p, q                 # the numbers of the activation
 
 # y (1 x n) = x (1 x k) @ B (k x n), added to y where beta_kind is not 0.  y is contiguous; so is
-# x for the column kernel.  x and y are of the type that is computed with, B of the type that is stored.
+# x for the column kernel.  x and y are of the type that is computed with, B of the type that is stored.  (Bytes: x
+# holds 16-bit numbers, contiguous and free of its offset, y 32-bit ones.)
 ctypedef void (*gemv_t)(
     Py_ssize_t k, Py_ssize_t n,
     const void* x, Py_ssize_t inc_x,
@@ -158,6 +168,8 @@ cdef struct kernels_t:
     int narrows         # C is not of the type that is computed with: every tile goes through `update`, once
     int group           # elements of k in a packed component (dot products), and so in a step of a microkernel
     int appended        # steps that packing appends to a block
+    int rounds          # microkernels can write C as it is stored
+    int in_place        # an A with adjacent columns can be read as it lies
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
     pack_a_t pack_a

@@ -73,7 +73,8 @@ cdef inline bint special_takes(const special_t* s, const call_t* call) noexcept 
     # Whether a kernel of constant strides can do a call of its shape.  A side of length one has any stride.
     return ((s.m == 1 or call.rs_a == s.rs_a and call.rs_c == s.rs_c) and (s.k == 1 or call.cs_a == s.cs_a and
             call.rs_b == s.rs_b) and call.cs_b == s.part and call.cs_c == s.part and
-            call.store.alpha_is_one and call.store.beta_kind == 0 and call.finish == NULL and call.offsets == NULL)
+            call.store.alpha_is_one and call.store.beta_kind == 0 and call.store.conj == 0 and
+            call.finish == NULL and call.offsets == NULL)
 
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:

@@ -13,7 +13,6 @@ cdef extern from *:
     """
     #ifndef FASTGEMM_DOT
     #define FASTGEMM_DOT
-    static inline unsigned word_at(const void *p) { unsigned word; memcpy(&word, p, 4); return word; }
     /* As ONNX's reference computes it: in double, to the nearest, ties to even. */
     static inline void fg_requantise(const quant_t *q, Py_ssize_t columns, const int *tile, signed char *c,
                                      Py_ssize_t step, Py_ssize_t row, Py_ssize_t column) {
@@ -28,37 +27,36 @@ cdef extern from *:
         }
     }
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
-    static inline vi32 madd_pairs(vi32 acc, unsigned s, vi32 v) {
-        return acc + (vi32)_mm512_madd_epi16(_mm512_set1_epi32((int)s), (__m512i)v);
+    static inline vi32 dots_pairs(vi32 acc, vi32 x, vi32 y) {
+        return acc + (vi32)_mm512_madd_epi16((__m512i)x, (__m512i)y);
     }
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-    static inline vi32 madd_pairs(vi32 acc, unsigned s, vi32 v) {
-        return acc + (vi32)_mm256_madd_epi16(_mm256_set1_epi32((int)s), (__m256i)v);
+    static inline vi32 dots_pairs(vi32 acc, vi32 x, vi32 y) {
+        return acc + (vi32)_mm256_madd_epi16((__m256i)x, (__m256i)y);
     }
     #elif FASTGEMM_VECTOR_BYTES == 16
-    static inline vi32 madd_pairs(vi32 acc, unsigned s, vi32 v) {
-        return acc + (vi32)_mm_madd_epi16(_mm_set1_epi32((int)s), (__m128i)v);
+    static inline vi32 dots_pairs(vi32 acc, vi32 x, vi32 y) {
+        return acc + (vi32)_mm_madd_epi16((__m128i)x, (__m128i)y);
     }
     #endif
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512VNNI__)
-    static inline vi32 madd_vnni(vi32 acc, unsigned s, vi32 v) {
-        return (vi32)_mm512_dpbusd_epi32((__m512i)acc, _mm512_set1_epi32((int)s), (__m512i)v);
+    static inline vi32 dots_vnni(vi32 acc, vi32 x, vi32 y) {
+        return (vi32)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)x, (__m512i)y);
     }
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVXVNNI__)
-    static inline vi32 madd_vnni(vi32 acc, unsigned s, vi32 v) {
-        return (vi32)_mm256_dpbusd_avx_epi32((__m256i)acc, _mm256_set1_epi32((int)s), (__m256i)v);
+    static inline vi32 dots_vnni(vi32 acc, vi32 x, vi32 y) {
+        return (vi32)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)x, (__m256i)y);
     }
     #endif
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BF16__)
-    static inline vf32 madd_bf16(vf32 acc, unsigned s, vi32 v) {
-        return (vf32)_mm512_dpbf16_ps((__m512)acc, (__m512bh)_mm512_set1_epi32((int)s), (__m512bh)v);
+    static inline vf32 dots_bf16(vf32 acc, vi32 x, vi32 y) {
+        return (vf32)_mm512_dpbf16_ps((__m512)acc, (__m512bh)x, (__m512bh)y);
     }
     #endif
     #endif
     """
-    unsigned int word_at(const void*) nogil
     void requantise "fg_requantise"(const quant_t*, Py_ssize_t, const int*, signed char*, Py_ssize_t, Py_ssize_t,
                                     Py_ssize_t) nogil
-    vi32 madd_pairs(vi32, unsigned int, vi32) nogil
-    vi32 madd_vnni(vi32, unsigned int, vi32) nogil
-    vf32 madd_bf16(vf32, unsigned int, vi32) nogil
+    vi32 dots_pairs(vi32, vi32, vi32) nogil
+    vi32 dots_vnni(vi32, vi32, vi32) nogil
+    vf32 dots_bf16(vf32, vi32, vi32) nogil

@@ -91,6 +91,22 @@ cdef extern from *:
         return acc_re + sign * swap_f64(acc_im);
     }
 
+    /* The same with A conjugate (1 of `conj`), B (2), or both: signs of the four products. */
+    static inline vf32 combine_conj_f32(vf32 acc_re, vf32 acc_im, int conj) {
+        const vf32 sign = SIGN_32;
+        const vf32 same = sign * sign, other = -sign, minus = -same;
+        const vf32 outer = conj & 2 ? other : same;
+        const vf32 inner = conj == 1 ? other : conj == 2 ? same : minus;
+        return acc_re * outer + inner * swap_f32(acc_im);
+    }
+    static inline vf64 combine_conj_f64(vf64 acc_re, vf64 acc_im, int conj) {
+        const vf64 sign = SIGN_64;
+        const vf64 same = sign * sign, other = -sign, minus = -same;
+        const vf64 outer = conj & 2 ? other : same;
+        const vf64 inner = conj == 1 ? other : conj == 2 ? same : minus;
+        return acc_re * outer + inner * swap_f64(acc_im);
+    }
+
     /* The sum of all lanes; always in the same order. */
     #define FASTGEMM_SUM(T, V, S) \\
     static inline T sum_##S(V v) { \\
@@ -230,6 +246,8 @@ cdef extern from *:
     double difference_f64(vf64) nogil
     vf32 combine_f32(vf32, vf32) nogil
     vf64 combine_f64(vf64, vf64) nogil
+    vf32 combine_conj_f32(vf32, vf32, int) nogil
+    vf64 combine_conj_f64(vf64, vf64, int) nogil
     void* forgotten(void*) nogil    # the same pointer, of which the compiler knows nothing
     void prefetch_read(const void*) nogil
     void prefetch_write(const void*) nogil

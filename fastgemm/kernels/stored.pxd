@@ -76,12 +76,16 @@ cdef extern from *:
     }
     #endif
     #endif
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BF16__)
+    static inline some_16 rounded_bf16(vf32 v) { return (some_16)_mm512_cvtneps_pbh((__m512)v); }
+    #else
     static inline some_16 rounded_bf16(vf32 v) {
         const vi32 bits = (vi32)v, size = bits & 0x7fffffffu;
         const vi32 nan = (vi32)(size > 0x7f800000u);
         const vi32 near = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
         return __builtin_convertvector((near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan), some_16);
     }
+    #endif
     static inline some_s8 rounded_s8(vi16 v) { return __builtin_convertvector((whole_s16)v, some_s8); }
     static inline vb8 rounded_bool(vb8 v) { return (vb8)(v != 0) & 1; }
 
