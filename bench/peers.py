@@ -38,7 +38,7 @@ class Availability(NamedTuple):
 class Bound(NamedTuple):
     """A product ready to be timed: ``call(a, b)`` and a way back to NumPy.
 
-    `keep` holds what must outlive the call (arrays behind raw pointers).
+    `keep` holds what must outlive the call (arrays behind raw pointers); `notes` is for the reader of the figures.
     """
 
     call: Callable[[Any, Any], Any]
@@ -46,6 +46,7 @@ class Bound(NamedTuple):
     b: Any
     array: Callable[[Any], np.ndarray]
     keep: Any = None
+    notes: str = ""
 
 
 def as_is(c: np.ndarray) -> np.ndarray:

@@ -144,8 +144,8 @@ def _sets(case: cases.Case) -> int:
     return max(1, min(ROTATE_MOST, ROTATE_BYTES // case.bytes))
 
 
-def main() -> None:
-    """Answer requests until the input ends."""
+def serve(make: Callable[[str, int], Session]) -> None:
+    """Answer requests until the input ends, by the session made of the two arguments of this process."""
     name, threads = sys.argv[1], int(sys.argv[2])
     # Libraries may print; answers keep the real standard output for themselves.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -153,7 +153,7 @@ def main() -> None:
     gc.disable()
     # Ctrl-C reaches the whole group: the coordinator alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    session = Session(name, threads)
+    session = make(name, threads)
     for line in sys.stdin:
         request = json.loads(line)
         action = getattr(session, request.pop("do"))
@@ -166,4 +166,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Session)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,25 @@ class Worker:
         Interpreter that has the library; the running one by default.
     environment : dict, optional
         Further variables (``FASTGEMM_ISA``).
+    script : Path, optional
+        What the process runs; ``worker.py`` by default, which times products.
+    known : dict, optional
+        The libraries of that script by name; `peers.libraries` by default.
     """
 
     def __init__(
-        self, name: str, threads: int, python: str | None = None, environment: dict[str, str] | None = None
+        self,
+        name: str,
+        threads: int,
+        python: str | None = None,
+        environment: dict[str, str] | None = None,
+        script: Path = SCRIPT,
+        known: Mapping[str, type[peers.Library]] | None = None,
     ) -> None:
-        self.name, self.threads = name, threads
+        self.name, self.threads, self.script = name, threads, script
         self.python = python or sys.executable
-        self.environment = {**peers.libraries()[name].environment(threads), **(environment or {})}
+        library = (known or peers.libraries())[name]
+        self.environment = {**library.environment(threads), **(environment or {})}
         self.about: dict[str, Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
@@ -60,7 +72,7 @@ class Worker:
         self._pending = b""
         try:
             self._process = subprocess.Popen(
-                [self.python, str(SCRIPT), self.name, str(self.threads)],
+                [self.python, str(self.script), self.name, str(self.threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -140,7 +152,7 @@ class Worker:
         self.stop()
 
 
-def interpreters(options: list[str]) -> dict[str, str]:
+def interpreters(options: list[str], names: Iterable[str] | None = None) -> dict[str, str]:
     """Read ``--python`` options: ``NAME=PATH`` for one library, a bare path for all.
 
     Examples
@@ -149,7 +161,7 @@ def interpreters(options: list[str]) -> dict[str, str]:
     '/opt/b/bin/python'
     """
     chosen: dict[str, str] = {}
-    known = peers.libraries()
+    known = list(names or peers.libraries())
     for option in options:
         name, mark, path = option.partition("=")
         if mark and name in known:

@@ -1,0 +1,62 @@
+"""The process that holds one library and times networks: `worker.py` with networks in place of products."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import peers
+import worker
+import workload_cases
+import workload_data
+import workload_peers
+
+
+class Session(worker.Session):
+    """A library and the network that it is timing."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.peer: workload_peers.Network = workload_peers.libraries()[name]()
+        self.threads = threads
+        self.bound: list[peers.Bound] = []
+        self.loops = 1
+
+    def hello(self) -> dict[str, Any]:
+        """Import the library; say what it is and what a call costs that computes next to nothing."""
+        try:
+            found = self.peer.available(self.threads)
+        except (ImportError, OSError, RuntimeError) as error:
+            found = peers.Availability(False, str(error))
+        answer = {**found._asdict(), "call_cost": 0.0}
+        if found.ok and self.peer.foreign:
+            tiny = workload_cases.Workload("tiny", "mlp", (1, 1, 1, 1), 1, "float32")
+            self.prepare(tiny.to_dict(), 0.001, 10.0)
+            answer["call_cost"] = min(min(self.time()["seconds"]) for _ in range(3))
+            self.drop()
+        return answer
+
+    def prepare(self, case: dict[str, Any], sample: float, budget: float) -> dict[str, Any]:  # type: ignore[override]
+        """Bind a network, check its result; return how many calls make a sample, or ``unsupported``."""
+        self.drop()
+        work = workload_cases.from_dict(case)
+        data = workload_data.operands(work)
+        try:
+            bound = self.peer.network(work, data)
+            result = bound.array(bound.call(None, None))
+        except (peers.Unsupported, ImportError, TypeError, RuntimeError, NotImplementedError) as error:
+            return {"unsupported": (str(error).strip() or type(error).__name__).splitlines()[0]}
+        wrong = workload_data.check(work, data, result)
+        if wrong:
+            return {"unsupported": f"wrong answer: {wrong}"}
+        self.bound, self.loops = [bound], 1
+        bits = workload_data.digest(result)
+        start = time.perf_counter()
+        bound.call(None, None)
+        spent = time.perf_counter() - start
+        if spent > budget:
+            return {"loops": 1, "seconds": spent, "bits": bits}
+        return {"loops": self._calibrate(sample), "seconds": None, "bits": bits, "notes": bound.notes}
+
+
+if __name__ == "__main__":
+    worker.serve(Session)
