@@ -57,7 +57,7 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
-CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear")
+CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)
@@ -72,6 +72,7 @@ SPECIAL_FLAGS = [
 KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
     "kernels/transpose.pxd", "kernels/weave.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
+    "kernels/rows.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"
@@ -222,6 +223,10 @@ def rendered(registry: Any) -> dict[str, str]:
         registry.module("epilogue", tier): render(PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier)
         for tier in registry.ISAS
     }
+    own |= {
+        registry.module("rows", tier): render(PACKAGE / registry.ROWS_TEMPLATE, registry=registry, isa=tier)
+        for tier in registry.ISAS
+    }
     return own | {
         registry.module(family.name, tier): render(
             PACKAGE / family.template,
@@ -288,6 +293,7 @@ class BuildExt(build_ext):
             ]
             named.append((nested_module(tier), tier.vector_bytes, NESTED, [], []))
             named.append((registry.module("epilogue", tier), tier.vector_bytes, registry.EPILOGUE_TEMPLATE, [], []))
+            named.append((registry.module("rows", tier), tier.vector_bytes, registry.ROWS_TEMPLATE, [], []))
             for made in registry.special_modules(tier):
                 template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
                 named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS, []))

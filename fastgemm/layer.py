@@ -16,7 +16,9 @@ from ._matmul import matmul
 from .epilogues import Activation, Array
 from .packed import PackedMatrix
 
-_FUSED = frozenset(np.dtype(registry.dtype(name).numpy) for name in registry.FINISHED)
+# Halves are finished while they are float32.
+_HALVES = ("float16", "bfloat16")
+_FUSED = frozenset((*(registry.dtype(name).numpy for name in registry.FINISHED), *_HALVES))
 # What np.asarray takes apart without asking it how it multiplies.
 _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
 
@@ -66,8 +68,10 @@ def linear(
     -----
     float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
     product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
-    float32's exp, erf and tanh are polynomials, within 3 units in the last place; float64's are the C library's.  gelu,
+    exp, erf and tanh are within 3 units in the last place (polynomials; float64's erf is the C library's).  gelu,
     silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
+
+    float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
 
     Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
     warning is given: infinities and NaN are results.
@@ -95,7 +99,7 @@ def linear(
     dtype = _dtype(left.dtype, right.dtype, added, shortcut, what)
     rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
     level = _level()
-    if not plain or dtype not in _FUSED or 0 in (rows, inner, columns) or level is None:
+    if not plain or dtype.name not in _FUSED or 0 in (rows, inner, columns) or level is None:
         with np.errstate(all="ignore"):
             made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
         finished: Array = _given(np.asarray(made) if plain else made, out)
@@ -103,10 +107,14 @@ def linear(
     b = np.require(right, dtype, ["ALIGNED"]).reshape(columns, inner).T
 
     def product(a: Array, c: Array, *terms: Any) -> None:
-        if not _linear.product_into(level, a, b, c, *terms):
-            with np.errstate(all="ignore"):
-                np.matmul(a, b, out=c)
-            _linear.finish_into(level, c, *terms)
+        if _linear.product_into(level, a, b, c, *terms):
+            return
+        with np.errstate(all="ignore"):
+            if dtype.name in _HALVES:
+                c[...] = epilogues.apply(np.matmul(a.astype("f4"), b.astype("f4")), terms[1], terms[2], what)
+                return
+            np.matmul(a, b, out=c)
+        _linear.finish_into(level, c, *terms)
 
     return _fused(product, left, [b], (rows, columns), added, shortcut, what, shape, dtype, out)
 
@@ -119,7 +127,7 @@ def _with_packed(
     dtype = _dtype(left.dtype, weight.dtype, bias, residual, what)
     panels, level = weight.panels, _level()
     rows = math.prod(left.shape[:-1])
-    if panels is None or level is None or dtype != weight.dtype or dtype not in _FUSED or rows == 0:
+    if panels is None or level is None or dtype != weight.dtype or dtype.name not in _FUSED or rows == 0:
         with np.errstate(all="ignore"):
             made = epilogues.apply(weight.product(left), bias, residual, what)
         finished: Array = _given(np.asarray(made), out)
@@ -139,8 +147,9 @@ def _fused(
     if out is not None and out.dtype != dtype:
         raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
     a = np.require(left, dtype, ["ALIGNED"]).reshape(size[0], left.shape[-1])
-    bias_row = None if added is None else np.require(added, dtype, ["C", "ALIGNED"]).reshape(-1)
-    beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), dtype, ["C", "ALIGNED"])
+    kind = np.dtype(np.float32) if dtype.name in _HALVES else dtype
+    bias_row = None if added is None else np.require(added, kind, ["C", "ALIGNED"]).reshape(-1)
+    beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), kind, ["C", "ALIGNED"])
     reads = [*reads, *[array for array in (a, bias_row, beside) if array is not None]]
     target = out
     if out is None or not out.flags.carray or any(np.may_share_memory(out, array) for array in reads):

@@ -226,10 +226,42 @@ EPILOGUES = (
     Epilogue("clip", 10, (("p", 0.0), ("q", 6.0)), "below(above(x, p), q)", "np.minimum(np.maximum(x, p), q)"),
     Epilogue("scale", 11, (("p", 1.0),), "x * p", "x * p"),
 )
+class RowOp(NamedTuple):
+    """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32.
+
+    ``types`` are the pairs of stored kinds that it reads and writes; bytes stand for ``scale * (number - zero)``.
+    ``params`` names its numbers and their defaults, ``vectors`` its operands of a number a column; ``meaning`` is the
+    same in NumPy, over rows ``x``.
+    """
+
+    name: str
+    code: int
+    types: tuple[tuple[str, str], ...]
+    params: tuple[tuple[str, float], ...]
+    vectors: tuple[str, ...]
+    meaning: str
+
+
+# What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
+ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8"}
+ROW_OPS = (
+    RowOp(
+        "softmax", 0, (("f32", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "u8")), (("scale", 1.0),), ("mask",),
+        "(lambda e: e / e.sum(-1, keepdims=True))(np.exp((t := x * scale + mask) - t.max(-1, keepdims=True)))",
+    ),
+    RowOp(
+        "layer_norm", 1, (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16")), (("epsilon", 1e-5),), ("gamma", "beta"),
+        "(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta",
+    ),
+    RowOp("cast", 2, tuple((x, y) for x in ROW_TYPES for y in ROW_TYPES), (), (), "x"),
+)
 # Dtypes of outputs that have them; their place here is their place in compiled tables.
 FINISHED = ("f32", "f64")
 # A template that is no family: nothing chooses it, it follows every one of them.
+# Sums of bytes that an epilogue turns into float32 where they lie, scaled by column: the last place.
+DEQUANTISED = "i8_i32"
 EPILOGUE_TEMPLATE = "kernels/epilogue.pyx.tp"
+ROWS_TEMPLATE = "kernels/rows.pyx.tp"
 
 
 class Special(NamedTuple):
@@ -371,6 +403,21 @@ def epilogue(name: str) -> Epilogue:
             return row
     known = ", ".join(row.name for row in EPILOGUES)
     raise ValueError(f"unknown activation {name!r}; known activations: {known}")
+
+
+def row_op(name: str) -> RowOp:
+    """Return the row of an operation on rows."""
+    for row in ROW_OPS:
+        if row.name == name:
+            return row
+    known = ", ".join(row.name for row in ROW_OPS)
+    raise ValueError(f"unknown operation on rows {name!r}; known operations: {known}")
+
+
+def row_index(op: RowOp, x: str, y: str) -> int:
+    """Place of an operation between two stored kinds in compiled tables."""
+    kinds = list(ROW_TYPES)
+    return (op.code * len(kinds) + kinds.index(x)) * len(kinds) + kinds.index(y)
 
 
 def lanes(dt: DType, tier: Isa) -> int:

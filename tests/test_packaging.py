@@ -75,13 +75,14 @@ def names(command: Any) -> set[str]:
 
 
 DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan")}
-RUNTIME = {f"fastgemm._{name}" for name in ("matmul", "install", "contraction", "mixed", "linear")} | DRIVER
+CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
+RUNTIME = {f"fastgemm._{name}" for name in CALLS} | DRIVER
 
 
 def tier_modules(*tiers: str) -> set[str]:
     families = {registry.module(f.name, t) for f, t in registry.modules() if t.name in tiers}
     families |= {f"fastgemm.tune._nested_{t}" for t in tiers}
-    families |= {registry.module("epilogue", registry.isa(t)) for t in tiers}
+    families |= {registry.module(name, registry.isa(t)) for name in ("epilogue", "rows") for t in tiers}
     return families | {made.name for t in tiers for made in registry.special_modules(registry.isa(t))}
 
 

@@ -39,7 +39,7 @@ cdef void macrokernel(
     cdef char* c
     cdef int c_tail, b_tail
     cdef bint converted = t.narrows and not plan.raw
-    cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
+    cdef bint direct = call.cs_c == t.part and (not converted or store.narrow and call.finish == NULL)
     cdef update_t update = t.add if plan.raw else t.update
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
     cdef store_t plain = store[0]
@@ -82,6 +82,9 @@ cdef void macrokernel(
             else:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
+                if converted and call.finish != NULL:
+                    call.finish(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, call.terms,
+                                row + r, (vec + v) * L // t.part)
                 update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store,
                        row + r, (vec + v) * L // t.part)
             r += mr
@@ -314,10 +317,10 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
             kernel(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
             store.beta_kind = 1
             p += k
+        if call.finish != NULL:
+            call.finish(1, n, y, 0, call.terms, 0, j)
         if not y_direct:
             if call.store.conj & 2:
                 conjugate(y_space, n, t.real_bytes)
             t.update(1, n, y, 0, call.c + j * call.cs_c * size_c, 0, call.cs_c, &call.store, 0, j)
-        elif call.finish != NULL:
-            call.finish(1, n, y, 0, call.terms, 0, j)
         j += n

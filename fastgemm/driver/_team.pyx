@@ -154,6 +154,8 @@ cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, P
         store.alpha_is_one, store.beta_kind = True, 1
         for i in range(1, live):
             t.add(row1 - row0, plan.n, sums + i * plan.c_bytes, gap, sums, gap, t.part, &store, row0, 0)
+        if call.finish != NULL:
+            call.finish(row1 - row0, plan.n, sums, gap, call.terms, row0, 0)
         t.update(row1 - row0, plan.n, sums, gap, c, call.rs_c, call.cs_c, &call.store, row0, 0)
         return
     for i in range(live):
@@ -243,6 +245,54 @@ cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
         plan.special.run(plan.batch, call.a, call.step_a, call.b, call.step_b, call.c, call.step_c)
         return 0
     return run_alone(plan, call)
+
+
+# ---- anything else -------------------------------------------------------------------------------------------------
+
+cdef Py_ssize_t member_items(item_t run, const void* work, char* space, Py_ssize_t* taken, Py_ssize_t total,
+                             Py_ssize_t team) noexcept nogil:
+    cdef Py_ssize_t first, count, i, done = 0, own = max(1, total // (2 * team))
+    while True:
+        count = fg_take(taken, total, team, own, 1, &first)
+        if count == 0:
+            return done
+        for i in range(first, first + count):
+            run(work, i, space)
+        done += count
+
+
+cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes, int threads) noexcept nogil:
+    cdef fg_team team
+    cdef Py_ssize_t taken = 0, done
+    cdef int id, size
+    cdef char* space
+    cdef char* callers = <char*>fg_workspace(bytes)
+    if callers == NULL:
+        return -1
+    if threads > total:
+        threads = <int>total
+    if threads <= 1 or fg_is_orphan or fg_in_parallel() or fg_resting():
+        member_items(run, work, callers, &taken, total, 1)
+        return 0
+    fg_team_open(&team)
+    with parallel(num_threads=threads):
+        id = threadid()
+        size = fg_team_size()
+        fg_worker_enter(&team, id)
+        done = 0
+        # The caller's own is in use already: asking again must not move it.
+        space = callers if id == 0 else <char*>fg_workspace(bytes)
+        if space != NULL:
+            done = member_items(run, work, space, &taken, total, size)
+        if id == 0:
+            fg_team_done(&team, <double>done / <double>total)
+        fg_worker_leave(&team, id)
+    fg_team_close(&team)
+    return 0
+
+
+cdef void run_inside(const plan_t* plan, const call_t* call, char* space) noexcept nogil:
+    piece(plan, call, 0, plan.units * plan.batch, space)
 
 
 def rests():

@@ -39,10 +39,10 @@ cdef extern from *:
     """
     #ifndef FASTGEMM_QUANT
     #define FASTGEMM_QUANT
-    /* The terms of a quantised product, y = round(c * left * right [/ scale] + zero) between low and high: one for all
-       (step 0), or one for each row or column. */
+    /* The terms of a quantised product, y = round(c * left * right [/ scale] + bias + zero) between low and high: one
+       for all (step 0), or one for each row or column; `bias` is NULL or one for each column. */
     typedef struct {
-        const float *left, *right, *scale, *zero;
+        const float *left, *right, *scale, *zero, *bias;
         Py_ssize_t left_step, right_step, scale_step, zero_step;
         int both;   /* left and right are scales of both operands: the output's divides them */
         double low, high;
@@ -54,6 +54,7 @@ cdef extern from *:
         const float* right
         const float* scale
         const float* zero
+        const float* bias
         Py_ssize_t left_step, right_step, scale_step, zero_step
         int both
         double low, high
@@ -108,6 +109,22 @@ cdef struct epilogue_t:
     const void* residual        # a matrix as C is, with adjacent columns; NULL: none
     Py_ssize_t rs_residual
     double p, q                 # the numbers of the activation
+    const float* scale          # of sums of bytes, which become floats: one for each column (scale_step 1), or for all
+    Py_ssize_t scale_step
+
+# What is done to rows in a chain (registry.ROW_OPS), x to y, whose rows lie so many bytes apart; columns are adjacent.
+# y may be x.  Where y is no float32, softmax leaves its exponentials in x.
+cdef struct row_terms_t:
+    double p                    # the operation's number
+    const float* u              # its vectors: softmax' mask (rows of them `rs_u` bytes apart, 0: one for all), gamma
+    Py_ssize_t rs_u
+    const float* v              # beta
+    float x_scale, x_zero       # what bytes stand for
+    float y_scale, y_zero
+
+ctypedef void (*rows_t)(
+    Py_ssize_t rows, Py_ssize_t columns, void* x, Py_ssize_t rs_x, void* y, Py_ssize_t rs_y,
+    const row_terms_t* terms) noexcept nogil
 
 # y (1 x n) = x (1 x k) @ B (k x n), added to y where beta_kind is not 0.  y is contiguous; so is
 # x for the column kernel.  x and y are of the type that is computed with, B of the type that is stored.  (Bytes: x

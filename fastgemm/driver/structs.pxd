@@ -23,8 +23,9 @@ cdef struct call_t:
     Py_ssize_t rs_a, cs_a, rs_b, cs_b, rs_c, cs_c
     Py_ssize_t step_a, step_b, step_c
     store_t store
-    # What is done to finished parts of C; NULL: nothing.  Only where C is of the type that is computed with, its
-    # columns are adjacent, alpha is 1 and beta 0, and for one product alone: parts are counted from its beginning.
+    # What is done to finished parts of C, before they are rounded where C is narrower than what is computed with; NULL:
+    # nothing.  Only where C's columns are adjacent, alpha is 1 and beta 0, and for one product alone: parts are counted
+    # from its beginning.
     finish_t finish
     const void* terms           # what `finish` is told
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted

@@ -1,0 +1,114 @@
+"""A few rows times packed weights, beside the two bounds: reading the weights, and multiplying.
+
+    python bench/linear.py
+    python bench/linear.py --rows 1 8 64 --size 2048 8192 --dtype float32 --threads 2
+
+`fastgemm.linear` of 1 to 32 rows and a packed matrix (int8: `matmul_integer`'s product) reads every weight once, so it
+takes at least as long as the same threads take to read so many bytes, and at least as long as the multiply-adds take at
+the peak.  Both are measured beside every sample, in the same process: reading as bench/stream.py does, the peak by
+multiply-adds in registers.  Several matrices take turns, so that none is left in a cache.  The bound is the larger of
+the two; with more rows than the crossover (f32: peak / (2 * bandwidth / 4 bytes), 14 on a Zen 5) the peak is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import progress
+import stats
+import stream
+import workers
+
+# Bytes that are read before a matrix has its turn again, several times the last cache.
+TURNS = 160 << 20
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--rows", nargs="+", type=int, default=[1, 4, 8, 16, 32], metavar="M", help="rows of x")
+    made.add_argument("--size", nargs=2, type=int, default=[4096, 4096], metavar=("K", "N"), help="of the weights")
+    made.add_argument("--dtype", nargs="+", default=["float32", "int8"], choices=["float32", "float64", "int8"])
+    made.add_argument("--threads", type=int, default=2, metavar="N", help="threads (default 2)")
+    made.add_argument("--rounds", type=int, default=15, help="samples of every row (default 15)")
+    return made
+
+
+def peak(dtype: str, threads: int) -> float:
+    """Operations a second of the multiply-adds that products of a dtype run, on so many threads."""
+    from fastgemm import heuristic, kernels, registry
+
+    tier = kernels.active_isa()
+    assert tier is not None
+    row = registry.dtype("i8_i32" if dtype == "int8" else dtype)
+    rates = [kernels.peak(row.name, tier.name, 200_000, heuristic.family(row, tier)) for _ in range(5)]
+    return threads * max(done / spent for done, spent in rates)
+
+
+def measure(options: argparse.Namespace) -> list[list[str]]:
+    """Return the table's rows."""
+    import numpy as np
+
+    import fastgemm
+
+    k, n = options.size
+    rng, rows = np.random.default_rng(0), []
+    fastgemm.set_num_threads(options.threads)
+    with progress.bar("linear", len(options.dtype) * len(options.rows)) as bar, ThreadPoolExecutor() as pool:
+        plain = rng.standard_normal(64 << 20 >> 2, dtype=np.float32)
+        for dtype in options.dtype:
+            whole = dtype == "int8"
+            weight = rng.integers(-127, 128, (k, n)).astype(dtype) if whole else rng.standard_normal((k, n))
+            count = max(2, TURNS // (k * n * np.dtype(dtype).itemsize))
+            for m in options.rows:
+                bar.step(f"{dtype} {m} rows")
+                packed = [fastgemm.pack(weight.astype(dtype), rows=m) for _ in range(count)]
+                x: Any = rng.integers(0, 255, (m, k)).astype("u1") if whole else rng.standard_normal((m, k))
+                x = x if whole else x.astype(dtype)
+                out = np.empty((m, n), "i4" if whole else dtype)
+                times, bandwidths = [], []
+                for at in range(options.rounds * count):
+                    one = packed[at % count]
+                    if at % count == 0:
+                        bandwidths.append(stream.reading(plain, options.threads, pool))
+                    start = time.perf_counter()
+                    if whole:
+                        one.product(x, out, np.int32)
+                    else:
+                        fastgemm.linear(x, one, out=out)
+                    times.append(time.perf_counter() - start)
+                taken, bandwidth = statistics.median(times), statistics.median(bandwidths)
+                reading, computing = packed[0].nbytes / bandwidth, 2 * m * n * k / peak(dtype, options.threads)
+                rows.append(
+                    [
+                        dtype, str(m), f"{taken * 1e3:.3f}", f"{packed[0].nbytes / taken * 1e-9:.1f}",
+                        f"{bandwidth * 1e-9:.1f}", f"{reading * 1e3:.3f}", f"{computing * 1e3:.3f}",
+                        f"{100 * max(reading, computing) / taken:.0f}",
+                    ]
+                )  # fmt: skip
+                del packed
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    options = parser().parse_args(arguments)
+    # Before NumPy is imported: its dot products are to run on the threads that read.
+    os.environ.update(dict.fromkeys(stream.ONE_THREAD, "1"))
+    rows = measure(options)
+    print(f"{workers.machine()['cpu']}, {options.threads} threads, weights {options.size[0]} x {options.size[1]}\n")
+    heads = ["dtype", "rows", "ms", "GB/s", "reading GB/s", "reading ms", "peak ms", "% of the bound"]
+    print(stats.table(heads, rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

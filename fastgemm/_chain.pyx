@@ -1,0 +1,452 @@
+"""Several steps for one piece of an outer dimension after another: what `fastgemm.chain.Chain` runs.
+
+A chain is a list of members (`member_t`): products, operations on rows, activations.  Every operand is a reference
+(`ref_t`): a slot, and how its address follows from the item that is computed.  Whatever the references of a chain can
+reach is known when they are added, so a run compares one range a slot with the array that it is given.
+
+    item (i0, i1, i2) -> member 0, member 1, ...      one thread an item; SCRATCH is the thread's own memory
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+cimport numpy as cnp
+
+from fastgemm._call cimport make_ready
+from fastgemm._linear cimport finish_of
+from fastgemm._packed cimport Panels, find
+from fastgemm.driver._plan cimport Plan
+from fastgemm.driver._team cimport run_inside, run_items, threads_now
+from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
+from fastgemm.driver.structs cimport call_t, letter, plan_t
+from fastgemm.float_errors cimport clear_flags
+
+import numpy as np
+
+from fastgemm import registry
+
+cnp.import_array()
+cnp.import_ufunc()
+
+cdef enum:
+    MAX_SLOTS = 64
+    MAX_OUTER = 3
+    MAX_LEVEL = 8
+    SCRATCH = -1
+    ABSENT = -2
+    PRODUCT = 0
+    ROWS = 1
+    FINISH = 2
+
+cdef struct ref_t:
+    int slot
+    Py_ssize_t offset, row, column      # bytes
+    Py_ssize_t steps[MAX_OUTER]
+
+cdef struct member_t:
+    int kind
+    ref_t x, y, u, v        # operands and output: A, C, B and bias; input, output and the vectors of rows
+    ref_t beside            # residual
+    Py_ssize_t n, k
+    plan_t plans[2]         # of a product: for whole items and for the last one
+    char* panels            # B where it is packed
+    int a_unsigned, b_unsigned, appended
+    int a_zero, b_zero
+    const float* scale      # of sums of bytes: for each column (scale_step 1) or for all; NULL: C is the sums
+    Py_ssize_t scale_step
+    bint quantised          # C holds bytes between `low` and `high` again, with `c_zero`
+    const float* shift      # and what is added before they are rounded: for each column, or NULL
+    float c_zero
+    double low, high
+    finish_t finish
+    int term_bytes          # of a number of bias and residual
+    double p, q
+    bint one_bias
+    rows_t rows
+    row_terms_t terms
+
+cdef struct work_t:
+    const member_t* members
+    int count
+    char* slots[MAX_SLOTS]
+    Py_ssize_t outer[MAX_OUTER]
+    Py_ssize_t block, rest, scratch
+
+cdef const rows_t* TABLES[MAX_LEVEL]
+cdef float ONE = 1
+
+
+def add_table(int level, object capsule):
+    """Take over a tier's functions for rows."""
+    if not 0 <= level < MAX_LEVEL:
+        raise ValueError(f"ISA level {level} out of range")
+    TABLES[level] = <const rows_t*>PyCapsule_GetPointer(capsule, "fastgemm.rows_t")
+
+
+cdef inline char* at(const ref_t* r, const work_t* work, const Py_ssize_t* index, char* space) noexcept nogil:
+    if r.slot == ABSENT:
+        return NULL
+    return ((space if r.slot == SCRATCH else work.slots[r.slot]) + r.offset
+            + index[0] * r.steps[0] + index[1] * r.steps[1] + index[2] * r.steps[2])
+
+
+cdef void run_product(const member_t* m, const work_t* work, const Py_ssize_t* index, bint last,
+                      char* space) noexcept nogil:
+    cdef call_t call
+    cdef epilogue_t e
+    cdef offset_t offsets[2]
+    cdef quant_t quant
+    cdef const plan_t* plan = &m.plans[1 if last else 0]
+    cdef Py_ssize_t size = plan.kernels.ab_bytes, size_c = plan.kernels.c_bytes
+    memset(&call, 0, sizeof(call))
+    call.a, call.c = at(&m.x, work, index, space), at(&m.y, work, index, space)
+    call.b = m.panels if m.panels != NULL else at(&m.u, work, index, space)
+    call.rs_a, call.cs_a = m.x.row // size, m.x.column // size
+    call.rs_b, call.cs_b = m.u.row // size, m.u.column // size
+    call.rs_c, call.cs_c = m.y.row // size_c, m.y.column // size_c
+    if m.n == 1:
+        call.cs_b, call.cs_c = 0, plan.kernels.part
+    call.store.alpha_is_one = True
+    if m.appended >= 0:
+        memset(offsets, 0, sizeof(offsets))
+        offsets[0].is_unsigned, offsets[1].is_unsigned = m.a_unsigned, m.b_unsigned
+        offsets[0].zero = &m.a_zero if m.a_zero else NULL
+        offsets[1].zero = &m.b_zero if m.b_zero else NULL
+        call.offsets, call.store.appended = offsets, m.appended
+    if m.quantised:
+        memset(&quant, 0, sizeof(quant))
+        quant.left, quant.right, quant.right_step = &ONE, m.scale, m.scale_step
+        quant.scale, quant.zero, quant.bias = &ONE, &m.c_zero, m.shift
+        quant.low, quant.high = m.low, m.high
+        call.store.terms = &quant
+    if m.finish != NULL:
+        e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
+        e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+        e.p, e.q = m.p, m.q
+        e.scale, e.scale_step = m.scale, m.scale_step
+        call.finish, call.terms = m.finish, &e
+    run_inside(plan, &call, space + work.scratch)
+
+
+cdef void run_item(const void* work_, Py_ssize_t item, char* space) noexcept nogil:
+    cdef const work_t* work = <const work_t*>work_
+    cdef Py_ssize_t index[MAX_OUTER]
+    cdef Py_ssize_t rows, i, j
+    cdef const member_t* m
+    cdef row_terms_t terms
+    cdef epilogue_t e
+    cdef char* x
+    cdef char* y
+    index[2] = item % work.outer[2]
+    index[1] = item // work.outer[2] % work.outer[1]
+    index[0] = item // work.outer[2] // work.outer[1]
+    cdef bint last = index[2] + 1 == work.outer[2]
+    rows = work.rest if last else work.block
+    for i in range(work.count):
+        m = &work.members[i]
+        if m.kind == PRODUCT:
+            run_product(m, work, index, last, space)
+            continue
+        x, y = at(&m.x, work, index, space), at(&m.y, work, index, space)
+        if m.kind == ROWS:
+            terms = m.terms
+            terms.u, terms.v = <const float*>at(&m.u, work, index, space), <const float*>at(&m.v, work, index, space)
+            terms.rs_u = m.u.row
+            m.rows(rows, m.n, x, m.x.row, y, m.y.row, &terms)
+        else:
+            if x != y:
+                for j in range(rows):
+                    memcpy(y + j * m.y.row, x + j * m.x.row, m.n * m.y.column)
+            e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
+            e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+            e.p, e.q = m.p, m.q
+            m.finish(rows, m.n, y, m.y.row // m.y.column, &e, 0, 0)
+
+
+cdef class Chain:
+    """Members over an outer dimension, checked as they are added; see `fastgemm.chain.Chain`, which adds them.
+
+    Parameters
+    ----------
+    outer : tuple of int
+        How many items, in up to three dimensions.
+    rows, block : int
+        Rows along the last dimension in all, and of an item; the last one may be shorter.
+    scratch : int
+        Bytes of a thread's own memory that references may reach.
+    """
+
+    cdef member_t* members
+    cdef int count
+    cdef Py_ssize_t outer[MAX_OUTER]
+    cdef readonly Py_ssize_t rows, block, scratch, workspace
+    cdef Py_ssize_t rest
+    cdef list slots         # by slot: [dtype, lowest byte, byte behind the highest, written]
+    cdef list keeps         # objects whose memory members point to
+    cdef object shape
+
+    def __cinit__(self, members, tuple outer, Py_ssize_t rows, Py_ssize_t block, Py_ssize_t scratch=0):
+        self.members = NULL
+        if not 1 <= len(outer) <= MAX_OUTER or min(outer) < 1 or max(outer) > 1 << 40:
+            raise ValueError(f"outer must be one to three sizes, not {outer}")
+        blocks = outer[len(outer) - 1]
+        if not (1 <= block <= rows and (blocks - 1) * block < rows <= blocks * block):
+            raise ValueError(f"{blocks} blocks of {block} do not make {rows} rows")
+        if not 0 <= scratch <= 1 << 30:
+            raise ValueError(f"scratch must be at most 1 GiB, not {scratch} bytes")
+        self.shape = (1,) * (MAX_OUTER - len(outer)) + outer
+        for i, size in enumerate(self.shape):
+            self.outer[i] = size
+        self.rows, self.block, self.rest = rows, block, rows - (blocks - 1) * block
+        self.scratch = self.workspace = (scratch + 63) // 64 * 64
+        self.slots, self.keeps = [], []
+
+    def __dealloc__(self):
+        free(self.members)
+
+    cdef member_t* more(self) except NULL:
+        # A member to fill in; it counts when `count` does.
+        cdef member_t* grown = <member_t*>realloc(self.members, (self.count + 1) * sizeof(member_t))
+        if grown == NULL:
+            raise MemoryError("no memory for a chain")
+        self.members = grown
+        memset(&grown[self.count], 0, sizeof(member_t))
+        grown[self.count].u.slot = grown[self.count].v.slot = grown[self.count].beside.slot = ABSENT
+        grown[self.count].appended = -1
+        return &grown[self.count]
+
+    cdef int take(self, ref_t* made, ref, rows, columns, str kinds, bint written) except -1:
+        # A reference to rows x columns numbers (rows None: the item's) of one of some dtypes, in range.
+        dtype = ref.dtype
+        if dtype not in kinds.split():
+            raise TypeError(f"a reference to {dtype} where {kinds} is meant")
+        size = 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+        numbers = (ref.slot, ref.offset, ref.row, ref.column, *ref.steps)
+        if not all(type(x) is int and -(1 << 46) < x < 1 << 46 for x in numbers):
+            raise TypeError("slots, offsets, steps and strides are whole numbers below 2**46")
+        steps = (0,) * (MAX_OUTER - len(ref.steps)) + tuple(ref.steps)
+        if len(steps) != MAX_OUTER or any(x % size for x in (ref.offset, ref.row, ref.column, *ref.steps)):
+            raise ValueError(f"{ref} has too many steps, or strides that are no whole numbers of {dtype}")
+        # The last item along the last dimension has its own number of rows.
+        lows, highs = [], []
+        for last in (False, True):
+            if not last and self.outer[2] == 1:
+                continue
+            count = rows if rows is not None else self.rest if last else self.block
+            ends = [(x * (n - 1)) for x, n in ((ref.row, count), (ref.column, columns), (steps[0], self.outer[0]),
+                                               (steps[1], self.outer[1]))]
+            along = [steps[2] * (self.outer[2] - 1)] if last else [0, steps[2] * (self.outer[2] - 2)]
+            for x in along:
+                lows.append(ref.offset + x + sum(min(0, end) for end in ends))
+                highs.append(ref.offset + x + sum(max(0, end) for end in ends) + size)
+        low, high = min(lows), max(highs)
+        if ref.slot == SCRATCH:
+            if low < 0 or high > self.scratch or any(steps):
+                raise ValueError(f"{ref} leaves the {self.scratch} bytes of scratch")
+        elif not 0 <= ref.slot < MAX_SLOTS:
+            raise ValueError(f"slot {ref.slot} is out of range")
+        else:
+            while len(self.slots) <= ref.slot:
+                self.slots.append(None)
+            slot = self.slots[ref.slot] or [dtype, low, high, False]
+            if slot[0] != dtype:
+                raise TypeError(f"slot {ref.slot} is {slot[0]} for one member and {dtype} for another")
+            self.slots[ref.slot] = [dtype, min(low, slot[1]), max(high, slot[2]), slot[3] or written]
+        made.slot, made.offset, made.row, made.column = ref.slot, ref.offset, ref.row, ref.column
+        for i in range(MAX_OUTER):
+            made.steps[i] = steps[i]
+        return 0
+
+    cdef const float* keep(self, values, Py_ssize_t columns) except NULL:
+        # The memory of one float32, or of one a column.
+        array = np.array(values, np.float32, order="C").reshape(-1)
+        if array.size not in (1, columns) or not np.isfinite(array).all():
+            raise ValueError(f"scales and shifts are finite: one, or {columns}")
+        array.flags.writeable = False
+        self.keeps.append(array)
+        return <const float*>cnp.PyArray_DATA(<cnp.ndarray>array)
+
+    cdef int take_sums(self, member_t* m, sums, row) except -1:
+        # `sums`: (scale, shift, c's zero, low, high, a's zero, b's zero): what sums of bytes become.
+        scale, shift, c_zero, low, high, a_zero, b_zero = sums
+        for zero, is_unsigned in ((a_zero, m.a_unsigned), (b_zero, m.b_unsigned)):
+            if not (0 <= zero <= 255 if is_unsigned else -128 <= zero <= 127):
+                raise ValueError(f"{zero} is no value of the type whose zero it is")
+        m.a_zero, m.b_zero = a_zero, b_zero
+        m.appended |= (a_zero != 0) + 2 * (b_zero != 0)
+        if scale is not None:
+            m.scale, m.scale_step = self.keep(scale, m.n), np.size(scale) > 1
+        m.quantised = row.name == "i8_q8"
+        if m.quantised:
+            if scale is None:
+                raise ValueError("bytes of bytes need a scale")
+            m.c_zero, m.low, m.high = c_zero, low, high
+            if shift is not None:
+                m.shift = self.keep(np.broadcast_to(shift, (m.n,)), m.n)
+        return 0
+
+    cdef int take_finish(self, member_t* m, int level, row, finish, Py_ssize_t columns) except -1:
+        # `finish`: (code, p, q, bias, residual); bias and residual are references or None.
+        code, p, q, bias, residual = finish
+        # Halves are finished while they are float32, sums of bytes become float32.
+        kind = registry.dtype("f64" if row.name == "f64" else "f32")
+        if row.parts > 1 or m.quantised:
+            raise TypeError(f"nothing follows a product by {row.name}")
+        m.finish, m.p, m.q = finish_of(level, row.code if row.exact else kind.code, code), p, q
+        m.term_bytes = kind.real_bytes
+        if m.y.column != row.result_bytes:
+            raise ValueError("what follows a product takes outputs with adjacent columns")
+        if bias is not None:
+            self.take(&m.v, bias, 1, columns if bias.column else 1, kind.numpy, False)
+            m.one_bias = not bias.column
+            if bias.column not in (0, kind.real_bytes):
+                raise ValueError("a bias has adjacent numbers, or one")
+        if residual is not None:
+            self.take(&m.beside, residual, None, columns, kind.numpy, False)
+            if residual.column != kind.real_bytes:
+                raise ValueError("a residual has adjacent columns")
+        return 0
+
+    def add_product(self, Py_ssize_t n, Py_ssize_t k, a, b, c, row, level, plans, finish, sums):
+        """Add ``c = f(a @ b)`` by a row of the registry; `plans` makes a plan for m rows.
+
+        `b` is a reference or `Panels`; `finish` is (code, p, q, bias, residual) or None; of bytes, `sums` is (scale,
+        shift, zero, low, high of c, zero of a, of b).
+        """
+        cdef member_t* m = self.more()
+        cdef Panels panels
+        cdef Plan plan
+        cdef int i
+        cdef char la
+        m.kind, m.n, m.k = PRODUCT, n, k
+        if n < 1 or k < 1:
+            raise ValueError("a product of no numbers")
+        operands = " ".join(row.names)
+        self.take(&m.x, a, None, k, operands, False)
+        cdef bint floats = row.name == "i8_i32" and c.dtype == "float32"
+        results = "float32" if floats else "int8 uint8" if row.name == "i8_q8" else row.result or operands
+        self.take(&m.y, c, None, n, results, True)
+        make_ready()
+        if isinstance(b, Panels):
+            panels = b
+            if (panels.n, panels.k) != (n, k) or panels.memory is None:
+                raise ValueError(f"a packed {panels.k} x {panels.n} matrix where {k} x {n} is meant")
+            m.panels = panels.data
+            self.keeps.append(panels)
+        else:
+            self.take(&m.u, b, k, n, operands, False)
+        for i, rows in enumerate((self.block, self.rest)):
+            if isinstance(b, Panels):
+                la = letter(rows, k, a.row // row.stored_bytes, a.column // row.stored_bytes, row.parts)
+                find(panels, row.code, la, rows, 1, &m.plans[i])
+            else:
+                plan = plans(rows)
+                m.plans[i] = plan.plan
+                if (plan.plan.m, plan.plan.n, plan.plan.k, plan.plan.batch) != (rows, n, k, 1):
+                    raise ValueError("a plan for another product")
+            if m.plans[i].kernels == NULL or m.plans[i].threads != 1:
+                raise ValueError("a plan that is not for one thread's kernels")
+            self.workspace = max(self.workspace, self.scratch + <Py_ssize_t>(m.plans[i].a_bytes + m.plans[i].b_bytes))
+        if row.group > 1 and row.exact:
+            m.a_unsigned = a.dtype == "uint8"
+            m.b_unsigned = panels.is_unsigned if isinstance(b, Panels) else b.dtype == "uint8"
+            zeros = isinstance(b, Panels) and panels.zero is not None
+            m.appended = (not m.a_unsigned) + 2 * bool(m.b_unsigned or zeros)
+            self.take_sums(m, sums, row)
+        if floats and (finish is None or m.scale == NULL):
+            raise ValueError("sums of bytes become floats by a scale and a Finish")
+        if finish is not None:
+            self.take_finish(m, level, row, finish, n)
+        self.count += 1
+
+    def add_rows(self, Py_ssize_t n, x, y, op, kinds, level, double p, quants, vectors):
+        """Add an operation on rows of the registry between two stored kinds; `vectors` are references or None."""
+        cdef member_t* m = self.more()
+        cdef ref_t* made
+        cdef int index = registry.row_index(op, *kinds)
+        m.kind, m.n = ROWS, n
+        if n < 1 or not 0 <= level < MAX_LEVEL or TABLES[<int>level] == NULL or TABLES[<int>level][index] == NULL:
+            raise ValueError(f"no {op.name} from {kinds[0]} to {kinds[1]} in this process")
+        m.rows = TABLES[<int>level][index]
+        self.take(&m.x, x, None, n, registry.ROW_TYPES[kinds[0]], False)
+        self.take(&m.y, y, None, n, registry.ROW_TYPES[kinds[1]], True)
+        if op.name == "softmax" and kinds[1] != "f32" and x.slot != SCRATCH:
+            raise ValueError("softmax leaves its exponentials in the input: scratch, where the output is narrower")
+        for i, vector in enumerate(vectors):
+            if vector is not None:
+                made = &m.u if i == 0 else &m.v
+                # A mask may have rows of its own.
+                self.take(made, vector, None if vector.row else 1, n, "float32", False)
+                if vector.column != 4 or vector.row and (i or op.name != "softmax"):
+                    raise ValueError("the vectors of rows have adjacent numbers")
+        for ref in (x, y):
+            if n > 1 and ref.column != (2 if ref.dtype == "bfloat16" else np.dtype(ref.dtype).itemsize):
+                raise ValueError("operations on rows take adjacent columns")
+        m.terms.p = p
+        m.terms.x_scale, m.terms.x_zero, m.terms.y_scale, m.terms.y_zero = quants
+        self.count += 1
+
+    def add_finish(self, Py_ssize_t n, x, y, row, level, finish):
+        """Add ``y = f(x + bias + residual)`` in the type of a row of the registry."""
+        cdef member_t* m = self.more()
+        m.kind, m.n = FINISH, n
+        if row.name not in registry.FINISHED:
+            raise TypeError(f"activations by themselves are of {' or '.join(registry.FINISHED)}, not of {row.numpy}")
+        self.take(&m.x, x, None, n, row.numpy, False)
+        self.take(&m.y, y, None, n, row.numpy, True)
+        if x.column != row.stored_bytes:
+            raise ValueError("operations on rows take adjacent columns")
+        self.take_finish(m, level, row, finish, n)
+        self.count += 1
+
+    def run(self, arrays, threads=None):
+        """Compute every item.
+
+        Parameters
+        ----------
+        arrays : sequence of ndarray
+            By slot; of the references' dtypes, aligned, and of memory that holds all that they reach.
+        threads : int, optional
+            The most that take part; as many as a call may use by default.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an array is not what the references say.
+        MemoryError
+        """
+        cdef work_t work
+        cdef cnp.ndarray array
+        cdef int failed, most = threads_now()
+        cdef Py_ssize_t total
+        if threads is not None:
+            most = min(max(1, threads), most)
+        if len(arrays) < len(self.slots):
+            raise ValueError(f"{len(arrays)} arrays for {len(self.slots)} slots")
+        memset(&work, 0, sizeof(work))
+        for i, slot in enumerate(self.slots):
+            if slot is None:
+                continue
+            dtype, low, high, written = slot
+            if type(arrays[i]) is not np.ndarray or arrays[i].dtype.name != dtype:
+                raise TypeError(f"slot {i} must be an ndarray of {dtype}")
+            array = arrays[i]
+            if not cnp.PyArray_ISBEHAVED_RO(array) or written and not cnp.PyArray_ISWRITEABLE(array):
+                raise ValueError(f"the array of slot {i} is read-only or not aligned")
+            lowest = sum([min(0, (n - 1) * s) for n, s in zip(arrays[i].shape, arrays[i].strides)])
+            highest = sum([max(0, (n - 1) * s) for n, s in zip(arrays[i].shape, arrays[i].strides)])
+            highest = highest + cnp.PyArray_ITEMSIZE(array) if arrays[i].size else 0
+            if low < lowest or high > highest:
+                raise ValueError(f"the chain reaches bytes {low} to {high} of slot {i}, it has {lowest} to {highest}")
+            work.slots[i] = cnp.PyArray_BYTES(array)
+        work.members, work.count, work.scratch = self.members, self.count, self.scratch
+        work.block, work.rest = self.block, self.rest
+        for i in range(MAX_OUTER):
+            work.outer[i] = self.outer[i]
+        total = self.outer[0] * self.outer[1] * self.outer[2]
+        with nogil:
+            failed = run_items(run_item, &work, total, self.workspace + 64, most)
+        clear_flags()
+        if failed:
+            raise MemoryError("no memory for a chain's workspace")

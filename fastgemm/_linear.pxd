@@ -1,0 +1,6 @@
+"""The functions of epilogues, for other compiled modules."""
+
+from fastgemm.driver.abi cimport finish_t
+
+# The function of a row of registry.EPILOGUES for outputs of a dtype, both by their codes, on a loaded tier.
+cdef finish_t finish_of(int level, int dtype_code, int code) except NULL

@@ -1,0 +1,289 @@
+"""Chains: every operation on rows against its NumPy meaning, products in every layout, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from oracle import dtype_of, integers, normal
+
+import fastgemm
+from fastgemm import dispatch, epilogues, kernels, layer, registry
+from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
+
+TIERS = [tier.name for tier in kernels.runnable()]
+OPS = [(op, x, y) for op in registry.ROW_OPS for x, y in op.types]
+F4 = "float32"
+
+pytestmark = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
+
+
+@pytest.fixture(params=TIERS)
+def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[registry.Isa]:
+    """Every call of the process on one tier."""
+    monkeypatch.setenv("FASTGEMM_ISA", request.param)
+    layer._level.cache_clear()
+    dispatch.reload()
+    yield registry.isa(request.param)
+    monkeypatch.undo()
+    layer._level.cache_clear()
+    dispatch.reload()
+
+
+def ref(slot: int, array: np.ndarray, block: int = 0, **fields: Any) -> Ref:
+    """Return a reference to a matrix; `block` rows of it for an item, 0 for all."""
+    row, column = array.strides
+    return Ref(slot, array.dtype.name, 0, (block * row,), row, column, **fields)
+
+
+def scratch(columns: int, dtype: str = F4, offset: int = 0, **fields: Any) -> Ref:
+    """Return a reference to rows in scratch."""
+    size = dtype_of(dtype).itemsize
+    return Ref(SCRATCH, dtype, offset, (), columns * size, size, **fields)
+
+
+def blocks(rows: int, block: int) -> tuple[int, ...]:
+    return (-(-rows // block),)
+
+
+def stored(x: np.ndarray, dtype: Any, scale: float, zero: int) -> np.ndarray:
+    """Write float64 numbers as a row operation stores them."""
+    if dtype_of(dtype).kind not in "iu" or dtype == "bfloat16":
+        return x.astype("f4").astype(dtype_of(dtype))
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(x / scale) + zero, limits.min, limits.max).astype(dtype)
+
+
+@pytest.mark.parametrize(("op", "x_kind", "y_kind"), OPS, ids=lambda value: getattr(value, "name", value))
+def test_rows(tier: registry.Isa, op: registry.RowOp, x_kind: str, y_kind: str) -> None:
+    x_type, y_type = registry.ROW_TYPES[x_kind], registry.ROW_TYPES[y_kind]
+    for rows, columns, block in ((7, 1, 7), (10, 16, 3), (9, 50, 4), (5, 129, 2)):
+        x_scale, x_zero = (0.25, 3) if x_kind in ("s8", "u8") else (1.0, 0)
+        y_scale, y_zero = (1 / 64, -5 if y_kind == "s8" else 7) if y_kind in ("s8", "u8") else (1.0, 0)
+        x = normal((rows, columns), "f4", 1) * 3
+        x = (x * 10).astype(x_type) if x_kind in ("s8", "u8") else x.astype(dtype_of(x_type))
+        out = np.zeros((rows, columns), dtype_of(y_type))
+        vectors = {"mask": normal((columns,), "f4", 2), "gamma": normal((columns,), "f4", 3), "beta": x[0] * 0}
+        vectors["beta"] = normal((columns,), "f4", 4)
+        arrays = [x, out, *(vectors[name] for name in op.vectors)]
+        names = {name: Ref(2 + at, F4, column=4) for at, name in enumerate(op.vectors)}
+        given = {"softmax": {"scale": 0.5}, "layer_norm": {"epsilon": 1e-3}}.get(op.name, {})
+        source = ref(0, x, block, scale=x_scale, zero=x_zero)
+        members: list[Any] = []
+        if op.name == "softmax" and y_kind != "f32":
+            members.append(Rows("cast", columns, source, scratch(columns)))
+            source = scratch(columns)
+        for used in (names, {}):
+            target = ref(1, out, block, scale=y_scale, zero=y_zero)
+            chain = Chain([*members, Rows(op.name, columns, source, target, given, used)], blocks(rows, block),
+                          rows, block, block * columns * 4)  # fmt: skip
+            before = x.copy()
+            chain.run(arrays)
+            np.testing.assert_array_equal(x, before)
+            numbers = (x.astype("f8") - x_zero) * x_scale
+            values = {name: vectors[name] if name in used else float(name == "gamma") for name in op.vectors}
+            want = eval(op.meaning, {"np": np, "x": numbers, **given, **values})
+            want = np.broadcast_to(want, out.shape)
+            error = np.abs(out.astype("f8") - stored(want, y_type, y_scale, y_zero).astype("f8"))
+            if y_kind in ("s8", "u8"):
+                # One number where rounding meets a tie.
+                assert error.max() <= 1
+                assert (error > 0).mean() < 0.02 or error.sum() <= 1
+            else:
+                eps = float(ml_dtypes.finfo(dtype_of(y_type)).eps)
+                assert np.all(error <= eps * np.abs(want) + 3e-6 * (1 + np.abs(want)))
+
+
+def test_softmax_ends() -> None:
+    """Infinities and NaN as NumPy's formula has them, a mask of rows, a sum of one."""
+    x = np.float32([[0, 1e30, -np.inf], [-np.inf, 5, 5], [np.nan, 0, 0], [88, 88, 88], [-200, 0, 1]])
+    mask = np.float32([[0, 0, 0], [0, -np.inf, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]])
+    out = np.empty_like(x)
+    member = Rows("softmax", 3, ref(0, x), ref(1, out), {}, {"mask": ref(2, mask)})
+    Chain([member], (1,), 5, 5).run([x, out, mask])
+    np.testing.assert_array_equal(out[0], [0, 1, 0])
+    np.testing.assert_array_equal(out[1], [0, 0, 1])
+    assert np.isnan(out[2]).all()
+    np.testing.assert_allclose(out[3], [1 / 3] * 3, rtol=1e-6)
+    np.testing.assert_allclose(out[4], [0, 1 / (1 + np.e), np.e / (1 + np.e)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_layers(tier: registry.Isa, packed: bool) -> None:
+    """An MLP over row blocks: bits are those of `linear` where nothing cuts k."""
+    sizes = [13, 512, 70, 1]
+    for rows, block in ((1, 1), (37, 16), (64, 32), (100, 100)):
+        x = normal((rows, sizes[0]), "f4", 1)
+        weights = [normal((n, k), "f4", k) / np.float32(k**0.5) for k, n in pairwise(sizes)]
+        biases = [normal((n,), "f4", n) for n in sizes[1:]]
+        out = np.empty((rows, 1), "f4")
+        arrays = [x, out, *weights, *biases]
+        want, place, members = x, ref(0, x, block), []
+        for at, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            n, k = weight.shape
+            b: Any = fastgemm.pack(weight, trans=True) if packed else Ref(2 + at, F4, row=4, column=4 * k)
+            last = at == len(weights) - 1
+            target = ref(1, out, block) if last else scratch(n, offset=(at % 2) * block * 512 * 4)
+            finish = Finish("sigmoid" if last else "relu", Ref(5 + at, F4, column=4))
+            members.append(Product(n, k, place, b, target, finish))
+            place = target
+            want = fastgemm.linear(want, weight, bias, activation="sigmoid" if last else "relu")
+        chain = Chain(members, blocks(rows, block), rows, block, 2 * block * 512 * 4)
+        for threads in (1, 2):
+            out[...] = np.nan
+            chain.run(arrays, threads)
+            np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-6)
+    assert chain.workspace >= 2 * block * 512 * 4
+
+
+def test_attention(tier: registry.Isa) -> None:
+    """Batch x heads x blocks of rows; the output in its transposed place, operands by strides alone."""
+    batch, heads, length, size, block = 2, 3, 37, 20, 16
+    q, k, v = (normal((batch, length, heads, size), "f4", seed) for seed in (1, 2, 3))
+    mask = np.where(np.arange(length) < 30, 0, -1e9).astype("f4") * np.ones((batch, 1), "f4")
+    out = np.empty((batch, length, heads, size), "f4")
+    steps, row = (q.strides[0], q.strides[2]), q.strides[1]
+    scores = scratch(length)
+    chain = Chain(
+        [
+            Product(length, size, Ref(0, F4, 0, (*steps, block * row), row, 4), Ref(1, F4, 0, (*steps, 0), 4, row),
+                    scores, Finish(("scale", 0.5))),
+            Rows("softmax", length, scores, scores, {"scale": 0.25},
+                 {"mask": Ref(4, F4, steps=(mask.strides[0], 0, 0), column=4)}),
+            Product(size, length, scores, Ref(2, F4, 0, (*steps, 0), row, 4),
+                    Ref(3, F4, 0, (*steps, block * row), row, 4)),
+        ],
+        (batch, heads, 3), length, block, block * length * 4,
+    )  # fmt: skip
+    want = np.einsum("bqhd,bkhd->bhqk", q.astype("f8"), k.astype("f8")) * 0.125 + mask[:, None, None, :]
+    want = np.exp(want - want.max(-1, keepdims=True))
+    want = np.einsum("bhqk,bkhd->bqhd", want / want.sum(-1, keepdims=True), v.astype("f8"))
+    for threads in (1, 2):
+        out[...] = np.nan
+        chain.run([q, k, v, out, mask], threads)
+        np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("names", [("float64", "float64"), ("bfloat16", "float32"), ("bfloat16", "bfloat16"),
+                                   ("int8", "int32"), ("uint8", "int32")])  # fmt: skip
+def test_products_of_other_types(tier: registry.Isa, names: tuple[str, str]) -> None:
+    a, b = integers((30, 50), names[0], 1), integers((50, 40), "int8" if names[0] == "uint8" else names[0], 2)
+    out = np.empty((30, 40), dtype_of(names[1]))
+    want = np.matmul(a.astype("f8"), b.astype("f8"))
+    for right in (ref(1, b), fastgemm.pack(b)):
+        out[...] = 0
+        Chain([Product(40, 50, ref(0, a, 8), right, ref(2, out, 8))], (4,), 30, 8).run([a, b, out])
+        np.testing.assert_array_equal(out.astype("f8"), want.astype(out.dtype).astype("f8"))
+
+
+def test_maps() -> None:
+    x, residual, bias = normal((9, 20), "f4", 1), normal((9, 20), "f4", 2), normal((20,), "f4", 3)
+    out = np.empty_like(x)
+    for row in registry.EPILOGUES:
+        what = epilogues.activation(row.name)
+        finish = Finish(row.name, Ref(2, F4, column=4), ref(1, residual, 4))
+        Chain([Map(20, ref(0, x, 4), ref(3, out, 4), finish)], (3,), 9, 4).run([x, residual, bias, out])
+        want = epilogues.meaning(row.name)(x.astype("f8") + bias + residual, what.p, what.q)
+        np.testing.assert_allclose(out, want, rtol=3e-6, atol=3e-6)
+
+
+def test_many_threads() -> None:
+    x, weight = integers((50, 30), "f4", 1), integers((30, 40), "f4", 2)
+    want, wrong = x @ weight, []
+    chain = Chain([Product(40, 30, ref(0, x, 7), fastgemm.pack(weight), scratch(40)),
+                   Map(40, scratch(40), Ref(1, F4, 0, (7 * 160,), 160, 4), Finish())],
+                  blocks(50, 7), 50, 7, 7 * 160)  # fmt: skip
+
+    def work() -> None:
+        for _ in range(50):
+            out = np.empty((50, 40), "f4")
+            chain.run([x, out])
+            if not np.array_equal(out, want):
+                wrong.append(out)
+
+    team = [threading.Thread(target=work) for _ in range(4)]
+    for member in team:
+        member.start()
+    for member in team:
+        member.join()
+    assert not wrong
+
+
+def test_after_a_fork(child: Any) -> None:
+    code = (
+        "import os, numpy as np, fastgemm\n"
+        "from fastgemm.chain import *\n"
+        "x = np.ones((600, 300), 'f4'); w = np.ones((300, 300), 'f4'); out = np.empty((600, 300), 'f4')\n"
+        "m = [Ref(i, 'float32', 0, (s,), 1200, 4) for i, s in ((0, 120000), (1, 0), (2, 120000))]\n"
+        "chain = Chain([Product(300, 300, *m)], (6,), 600, 100)\n"
+        "chain.run([x, w, out])\n"
+        "if os.fork() == 0:\n"
+        "    out[:] = 0; chain.run([x, w, out]); os._exit(int(not (out == 300).all()))\n"
+        "print(os.waitpid(-1, 0)[1])"
+    )
+    assert child(code).stdout.strip() == "0"
+
+
+def test_errors() -> None:
+    x, w, out = np.ones((10, 8), "f4"), np.ones((8, 6), "f4"), np.empty((10, 6), "f4")
+    good = Product(6, 8, ref(0, x, 5), ref(1, w), ref(2, out, 5))
+
+    def made(*members: Any, outer: Any = (2,), rows: int = 10, block: int = 5, room: int = 64) -> Chain:
+        return Chain(members or (good,), outer, rows, block, room)
+
+    for call, error, text in (
+        (lambda: made(outer=()), ValueError, "outer"),
+        (lambda: made(outer=(1, 1, 1, 2)), ValueError, "outer"),
+        (lambda: made(outer=(3,)), ValueError, "do not make"),
+        (lambda: made(block=4), ValueError, "do not make"),
+        (lambda: made(room=-1), ValueError, "scratch"),
+        (lambda: made(good._replace(n=0)), ValueError, "no numbers"),
+        (lambda: made(good._replace(a=good.a._replace(slot=64))), ValueError, "slot 64"),
+        (lambda: made(good._replace(a=good.a._replace(slot=-3))), ValueError, "slot -3"),
+        (lambda: made(good._replace(a=good.a._replace(row=33))), ValueError, "whole numbers"),
+        (lambda: made(good._replace(a=good.a._replace(offset=1 << 50))), TypeError, "below 2"),
+        (lambda: made(good._replace(a=good.a._replace(offset=2.0))), TypeError, "whole numbers"),
+        (lambda: made(good._replace(a=good.a._replace(dtype="float64"))), TypeError, "no kernels for float64"),
+        (lambda: made(good._replace(c=scratch(6))), ValueError, "leaves the 64 bytes"),
+        (lambda: made(good._replace(b=fastgemm.pack(x))), ValueError, "a packed 10 x 8 matrix"),
+        (lambda: made(good._replace(finish=Finish("softplus"))), ValueError, "known activations"),
+        (lambda: made(good._replace(c=good.a._replace(dtype="float64", slot=3))), TypeError, "no kernels"),
+        (lambda: made(good._replace(finish=Finish(bias=Ref(3, F4, column=8)))), ValueError, "adjacent"),
+        (lambda: made(Rows("softmin", 8, good.a, good.a)), ValueError, "known operations"),
+        (lambda: made(Rows("softmax", 8, good.a, good.a, {"p": 1})), TypeError, "has no p"),
+        (lambda: made(Rows("softmax", 8, good.a._replace(dtype="int8"), good.a)), TypeError, "softmax goes from"),
+        (lambda: made(Rows("cast", 8, good.a._replace(column=8), good.a)), ValueError, "adjacent"),
+        (lambda: made(Rows("cast", 8, good.a._replace(scale=0.0), good.a)), ValueError, "above zero"),
+        (lambda: made(Rows("softmax", 8, good.a, Ref(3, "uint8", 0, (40,), 8, 1))), ValueError, "scratch"),
+        (lambda: made("relu"), TypeError, "made of Product"),
+        (lambda: made().run([x, w]), ValueError, "2 arrays for 3 slots"),
+        (lambda: made().run([x, w, out.astype("f8")]), TypeError, "slot 2 must be an ndarray of float32"),
+        (lambda: made().run([x[:9], w, out]), ValueError, "it has 0 to 288"),
+        (lambda: made().run([x, w, np.broadcast_to(out[:1], out.shape)]), ValueError, "read-only|it has"),
+        (lambda: made().run([x, w, out[:0]]), ValueError, "it has"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_what_a_chain_reaches_is_checked_exactly() -> None:
+    """One byte less than a reference reaches is refused, in either direction."""
+    flat = np.zeros(100, "f4")
+    out = np.zeros((3, 2), "f4")
+    for offset, step, row, column in ((0, 24, 8, 4), (396, -24, -8, -4), (96, 24, -8, -4), (200, -40, 4, 8)):
+        member = Map(2, Ref(0, F4, offset, (step,), row, 4), Ref(1, F4, 0, (16,), 8, 4), Finish())
+        if column == 4:
+            chain = Chain([member], (2,), 3, 2)
+            reached = [(offset + i * step + j * row + k * 4) // 4 for i, n in ((0, 2), (1, 1)) for j in range(n)
+                       for k in range(2)]  # fmt: skip
+            low, high = min(reached), max(reached) + 1
+            base = flat[-low if low < 0 else 0 :]
+            if low >= 0:
+                chain.run([base[:high], out])
+            with pytest.raises(ValueError, match="reaches bytes"):
+                chain.run([base[: high - 1], out])
