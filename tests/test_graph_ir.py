@@ -39,6 +39,8 @@ def samples(dtype: str) -> dict[str, tuple[list[np.ndarray], dict[str, Any]]]:
         "matmul_integer": ([a, b, np.uint8(3) + np.zeros((), "u1"), np.zeros((1,), "i1")], {}),
         "linear": ([x, square, numbers((6,), dtype), numbers((4, 6), dtype)],
                    {"terms": ("bias", "residual"), "activation": "relu"}),
+        "qlinear": ([a, b, *(numbers((2,), "f4", at) for at in (1, 2))],
+                    {"terms": ("scale", "bias"), "activation": "relu", "dtype": "int8", "y_scale": 700.0}),
         "where": ([np.arange(5) > 2, x, y], {}),
         "softmax": ([x], {"axis": 1}),
         "masked_softmax": ([x, row], {"scale": 0.5}),
@@ -56,6 +58,10 @@ def samples(dtype: str) -> dict[str, tuple[list[np.ndarray], dict[str, Any]]]:
         "quantize": ([x, row, numbers((5,), "i1")], {"axis": -1}),
         "dequantize": ([numbers((3, 5), "i1"), row[:1], np.ones((), "i1")], {}),
     }  # fmt: skip
+    build = Builder()
+    body = build.exp(build.input("x0", x.shape, dtype))
+    build.output(body, "y")
+    special["chain"] = ([x], {"body": build.graph(), "block": 1})
     for name, row_ in ops.OPS.items():
         special.setdefault(name, ([x, y][: row_.inputs[0]], {}))
     return special

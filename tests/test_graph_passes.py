@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_samples import attention, inputs_of, mlp, numbers
+from oracle import dtype_of
 
 from fastgemm import graph as fg
-from fastgemm import registry
+from fastgemm import kernels, registry
 from fastgemm.graph import Builder, Graph, passes, reference
+from fastgemm.graph.passes.chains import chains
 from fastgemm.graph.passes.copies import count
 
 BY_NAME = {row.name: row.function for row in passes.PASSES}
@@ -223,3 +225,205 @@ def test_equal_bits_where_the_order_is_the_same() -> None:
     np.testing.assert_array_equal(
         fg.compile(graph, fusion="fine").run(inputs)["y"], fg.compile(graph, fusion="none").run(inputs)["y"]
     )
+
+
+def quantised_layers(bias: bool, activation: str, output: bool, zero: int = 2, kind: str = "u1") -> Graph:
+    """Layers as a quantised model has them: bytes in, scales of the channels, bytes out."""
+    build = Builder()
+    x = build.input("x", (9, 32), kind)
+    for at, (k, n) in enumerate(((32, 24), (24, 17))):
+        x = build.dequantize(x, np.float32(0.12), np.array(zero, x.dtype))
+        scales = (numbers((n,), "f4", at) ** 2 * 0.01 + 0.01).astype("f4")
+        y = x @ build.dequantize(build.constant(numbers((k, n), "i1", at)), scales, np.zeros(n, "i1"), axis=1)
+        y = y + numbers((n,), "f4", 7) if bias else y
+        y = y if activation == "none" else build.apply(activation, y)
+        if not at or output:
+            x = build.quantize(y, np.float32(4.0), np.array(zero, kind))
+    build.output(x if output else y, "y")
+    return build.graph()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("activation", ["none", "relu", "tanh"])
+@pytest.mark.parametrize("kind", ["u1", "i1"])
+def test_products_of_bytes(bias: bool, activation: str, kind: str) -> None:
+    for output in (False, True):
+        graph = quantised_layers(bias, activation, output, kind=kind)
+        ready = BY_NAME["epilogues"](graph)
+        after = BY_NAME["quantised"](ready)
+        assert operations(after) == ["qlinear", "qlinear"]
+        assert [len(node.inputs) for node in after.nodes] == [4, 4], "the zero point of x is in the bias"
+        inputs = inputs_of(graph)
+        want = reference.run(graph, inputs)["y"].astype("f8")
+        # What lies half way between two bytes may fall to either; then a layer later some numbers are off by a few.
+        for got in (
+            reference.run(after, inputs)["y"],
+            *(fg.compile(graph, fusion=f).run(inputs)["y"] for f in passes.FUSIONS),
+        ):
+            error = np.abs(got.astype("f8") - want)
+            assert np.mean(error > (0.5 if output else 1e-3)) < 0.02
+            assert error.max() <= (1 if output else 0.5)
+
+
+def test_products_that_stay_floats() -> None:
+    build = Builder()
+    x = build.dequantize(build.input("x", (4, 8), "u1"), np.float32(0.1))
+    w = build.constant(numbers((8, 5), "i1"))
+    rows = build.dequantize(w, np.full(8, 0.1, "f4"), axis=0)
+    build.output(x @ rows, "scales along the sums")
+    build.output(x @ build.input("r", (8, 5), "float32"), "floats")
+    two = build.dequantize(w, np.float32(0.1), np.arange(5).astype("i1"))
+    build.output(x @ two, "many zero points")
+    assert "qlinear" not in operations(applied("quantised", build.graph()))
+
+
+def test_zero_points_of_weights_and_weights_turned_over() -> None:
+    build = Builder()
+    x = build.dequantize(build.input("x", (4, 8), "u1"), np.float32(0.5), np.array(7, "u1"))
+    w = build.constant(numbers((5, 8), "i1"))
+    build.output(x @ build.dequantize(w, np.float32(0.25), np.array(3, "i1")).T, "moved")
+    build.output(x @ build.dequantize(w, np.array([1, 2, 4, 8, 16], "f4"), axis=0).T, "channels")
+    after = applied("quantised", build.graph())
+    assert sorted(operations(after)) == ["qlinear", "qlinear"]
+    assert {node.attributes["b_zero"] for node in after.nodes} == {0, 3}
+    compiled = fg.compile(build.graph())
+    inputs = inputs_of(compiled.source)
+    for name, want in reference.run(compiled.source, inputs).items():
+        np.testing.assert_array_equal(compiled.run(inputs)[name], want)
+
+
+def quantised_attention(batch: int, length: int, heads: int, width: int) -> Graph:
+    """Attention between bytes, as quantised models have it: every product reads bytes, the softmax floats."""
+    build = Builder()
+    size = width // heads
+    q, k, v = (
+        build.dequantize(build.input(name, (batch, length, width), "u1"), np.float32(0.05), np.array(zero, "u1"))
+        .reshape(batch, length, heads, size)
+        .transpose(0, 2, 1, 3)
+        for name, zero in (("q", 128), ("k", 120), ("v", 131))
+    )
+    mask = build.input("mask", (batch, 1, 1, length), "float32")
+    chances = build.softmax(q @ k.transpose(0, 1, 3, 2) / math.sqrt(size) + mask)
+    chances = build.dequantize(build.quantize(chances, np.float32(1 / 255)), np.float32(1 / 255))
+    made = (chances @ v).transpose(0, 2, 1, 3).reshape(batch, length, width)
+    build.output(build.quantize(made, np.float32(0.05), np.array(128, "u1")), "y")
+    return build.graph()
+
+
+@pytest.mark.parametrize("size", [(2, 9, 3, 12), (1, 70, 2, 64)])
+def test_attention_between_bytes(size: tuple[int, int, int, int]) -> None:
+    graph = quantised_attention(*size)
+    compiled = fg.compile(graph)
+    assert [operations(step.node.attributes["body"]) for step in compiled._program.steps] == [
+        ["qlinear", "masked_softmax", "quantize", "qlinear"]
+    ]
+    assert count(compiled.graph) == (0, 0)
+    inputs = inputs_of(graph)
+    want = reference.run(graph, inputs)["y"].astype("i4")
+    for fusion in passes.FUSIONS:
+        error = np.abs(fg.compile(graph, fusion=fusion).run(inputs)["y"].astype("i4") - want)
+        assert error.max() <= 1
+        assert np.mean(error) < 0.02
+
+
+# ---- chains ---------------------------------------------------------------------------------------------------------
+
+
+def bodies(graph: Graph) -> list[list[str]]:
+    return [operations(node.attributes["body"]) for node in graph.nodes if node.op == "chain"]
+
+
+def test_layers_become_a_chain() -> None:
+    ready = passes.apply(mlp((13, 64, 32, 8), 24), "fine")
+    after = applied("chains", ready)
+    assert bodies(after) == [["linear"] * 3]
+    assert chains(ready, threads=2, l2=1 << 20).nodes[0].attributes["block"] == 12
+
+
+def test_attention_becomes_a_chain() -> None:
+    after = applied("chains", passes.apply(attention(2, 9, 3, 12), "fine"))
+    assert bodies(after) == [["matmul", "masked_softmax", "matmul"]]
+
+
+def test_what_limits_a_chain() -> None:
+    ready = passes.apply(mlp((64, 64, 64), 512), "fine")
+
+    def block(**machine: int) -> int:
+        return int(chains(ready, **machine).nodes[0].attributes["block"])
+
+    assert block(threads=1, l2=1 << 20) == 512
+    assert block(threads=2, l2=1 << 20) == 256
+    assert block(threads=1, l2=64 << 10) == 128, "half of the cache for 256 bytes a row"
+    assert bodies(chains(ready, threads=1, l2=2 << 10)) == [], "the weights would be read anew for a few rows"
+    one_row = passes.apply(mlp((700, 800, 900), 1), "fine")
+    assert bodies(chains(one_row, threads=2, l2=1 << 30)) == [], "two threads share columns, not one row"
+    assert bodies(chains(one_row, threads=1, l2=1 << 30)) == [["linear", "linear"]]
+    little = passes.apply(mlp((70, 80, 90), 1), "fine")
+    assert bodies(chains(little, threads=2, l2=1 << 30)) == [["linear", "linear"]], "one thread does that"
+
+
+def test_chains_end_where_others_read() -> None:
+    build = Builder()
+    x = build.input("x", (64, 16), "float32")
+    h = build.relu(x @ numbers((16, 16), "f4", 1))
+    build.output(build.relu(h @ numbers((16, 16), "f4", 2)) @ numbers((16, 8), "f4", 3), "y")
+    build.output(h, "h")
+    after = applied("chains", passes.apply(build.graph(), "fine"))
+    assert bodies(after) == [["linear", "matmul"]]
+    assert "linear" in operations(after)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_a_block_of_an_encoder(dtype: str) -> None:
+    """Norm, residual, gelu, and leading axes that are rows."""
+    build = Builder()
+    x = build.input("x", (3, 20, 32), dtype_of(dtype))
+    y = build.layer_norm(x, numbers((32,), dtype, 1), numbers((32,), dtype, 2))
+    y = build.gelu(y @ (numbers((32, 64), "f8", 3) / 6).astype(dtype_of(dtype)) + numbers((64,), dtype, 4))
+    y = y @ (numbers((64, 32), "f8", 5) / 8).astype(dtype_of(dtype)) + numbers((32,), dtype, 6) + x
+    build.output(build.layer_norm(y, numbers((32,), dtype, 7)), "y")
+    graph = build.graph()
+    compiled = fg.compile(graph, threads=1)
+    assert bodies(compiled.graph) == [
+        ["linear", "linear"] if dtype == "float64" else ["layer_norm", "linear", "linear", "layer_norm"]
+    ]
+    inputs = inputs_of(graph)
+    want = reference.run(graph, inputs, precise=True)["y"]
+    bound = {"float32": 1e-5, "float64": 1e-13, "bfloat16": 6e-2}[dtype]
+    for fusion in passes.FUSIONS:
+        got = fg.compile(graph, fusion=fusion).run(inputs)["y"].astype("f8")
+        assert np.abs(got - want).max() <= bound * np.abs(want).max()
+
+
+def test_chains_run_by_kernels() -> None:
+    """Not by the way out that there is for CPUs without any."""
+    if kernels.active_isa() is None:
+        pytest.skip("no kernels run here")
+    for graph in (mlp((13, 64, 32, 8), 24), mlp((13, 64, 32, 8), 24, "bfloat16"), attention(2, 9, 3, 12),
+                  attention(2, 9, 3, 12, "bfloat16"), quantised_attention(2, 9, 3, 12),
+                  quantised_layers(True, "relu", True), quantised_layers(True, "tanh", True)):  # fmt: skip
+        compiled = fg.compile(graph)
+        compiled.run(inputs_of(graph))
+        (step,) = compiled._program.steps
+        assert step.node.op == "chain"
+        assert step.run.made is not None
+
+
+def test_without_kernels(child: Any) -> None:
+    """The nodes of a chain run one by one."""
+    assert child(WITHOUT_KERNELS).stdout.split() == ["True", "True"]
+
+
+WITHOUT_KERNELS = """
+import numpy as np
+from fastgemm import kernels
+kernels.active_isa = lambda: None
+from graph_samples import attention, inputs_of, mlp
+from fastgemm import graph as fg
+for graph in (mlp((13, 64, 32, 8), 24), attention(2, 9, 3, 12)):
+    inputs = inputs_of(graph)
+    compiled = fg.compile(graph)
+    want = fg.reference.run(graph, inputs)["y"]
+    np.testing.assert_allclose(compiled.run(inputs)["y"], want, rtol=1e-4, atol=1e-5)
+    print(compiled._program.steps[0].run.unfit)
+"""

@@ -40,7 +40,7 @@ class CompiledGraph:
     def __init__(self, source: Graph, threads: int | None, fusion: str, workspaces: int) -> None:
         self.source, self.threads, self.fusion = source, threads, fusion
         self._log: list[passes.Applied] = []
-        self.graph = passes.apply(source, fusion, self._log)
+        self.graph = passes.apply(source, fusion, self._log, None if threads is None else allowed(threads))
         self._program = Program(self.graph)
         self.workspace_bytes = self._program.plan.total
         # Its methods are atomic: there is no lock that a fork could find taken.  When it is full the oldest falls out.

@@ -101,8 +101,13 @@ class Node:
     def __str__(self) -> str:
         row = ops.OPS.get(self.op)
         plain = {} if row is None else row.attributes
-        said = [f"{key}={value}" for key, value in self.attributes.items() if key not in plain or value != plain[key]]
+        other = {key: value for key, value in self.attributes.items() if key not in plain or value is not plain[key]}
+        said = [f"{key}={_said(value)}" for key, value in other.items() if key not in plain or value != plain[key]]
         return f"{', '.join(self.outputs)} = {self.op}({', '.join([*self.inputs, *said])})"
+
+
+def _said(value: object) -> str:
+    return " > ".join(node.op for node in value.nodes) if isinstance(value, Graph) else str(value)
 
 
 class Graph:

@@ -114,6 +114,22 @@ def linear(x: Sequence[Array], attributes: Attributes) -> Array:
     return _result(made, x[0], attributes)
 
 
+def qlinear(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Multiply bytes, scale the sums, add the bias, apply the activation, and quantise."""
+    extra = dict(zip(attributes["terms"], x[2:], strict=True))
+    left, right = (operand.astype(np.int32) for operand in x[:2])
+    total = np.matmul(left - np.int32(attributes["a_zero"]), right - np.int32(attributes["b_zero"]))
+    made = total.astype(extra["scale"].dtype) * extra["scale"]
+    if "bias" in extra:
+        made = made + extra["bias"]
+    made = epilogues.meaning(attributes["activation"])(made, attributes["p"], attributes["q"])
+    kind = rules.dtype_of(attributes["dtype"])
+    if attributes["y_scale"] is None:
+        return _as(made, extra["scale"])
+    scale, zero = np.asarray(attributes["y_scale"], made.dtype), np.asarray(attributes["y_zero"], kind)
+    return quantize([made, scale, zero], {"axis": -1, "dtype": None})
+
+
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
@@ -229,3 +245,14 @@ def dequantize(x: Sequence[Array], attributes: Attributes) -> Array:
         numbers = numbers - _channel(x[2].astype(np.int32), x[0], attributes["axis"])
     scale = _channel(_wide(x[1]), x[0], attributes["axis"])
     return _as(numbers.astype(scale.dtype) * scale, x[1])
+
+
+# ---- graphs ---------------------------------------------------------------------------------------------------------
+
+
+def chain(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Compute what the graph ``body`` does."""
+    from .reference import evaluate  # which reads the table that this is part of
+
+    (made,) = evaluate(attributes["body"], x)
+    return made

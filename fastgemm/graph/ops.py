@@ -21,7 +21,8 @@ REDUCTION = "reduction"  # fewer numbers than it reads
 VIEW = "view"  # the same numbers under other strides: free where strides can say it
 QUANTISE = "quantise"  # another type for the same numbers: cast, quantize, dequantize
 COPY = "copy"  # the same numbers in another order of memory
-KINDS = (PRODUCT, ELEMENTWISE, ROW, REDUCTION, VIEW, QUANTISE, COPY)
+CHAIN = "chain"  # a graph of its own, run for one block of rows after another
+KINDS = (PRODUCT, ELEMENTWISE, ROW, REDUCTION, VIEW, QUANTISE, COPY, CHAIN)
 
 # The default of an attribute that has none.
 REQUIRED = object()
@@ -55,6 +56,7 @@ def _activations() -> list[Op]:
 
 _REDUCED = {"axes": REQUIRED, "keepdims": False}
 _FINISH = {"terms": (), "activation": "none", "p": 0.0, "q": 0.0, "dtype": None}
+_QUANTISED = {**_FINISH, "terms": REQUIRED, "dtype": "float32", "y_scale": None, "y_zero": 0, "a_zero": 0, "b_zero": 0}
 
 OPS: dict[str, Op] = {
     op.name: op
@@ -63,6 +65,8 @@ OPS: dict[str, Op] = {
         Op("matmul_integer", PRODUCT, (2, 4), rules.matmul_integer, meanings.matmul_integer),
         # Made by the passes: activation(a @ b + terms), where terms names the operands from the third on.
         Op("linear", PRODUCT, (2, 4), rules.linear, meanings.linear, _FINISH),
+        # Made by the passes: a product of bytes with what its sums are multiplied by and what is added to them.
+        Op("qlinear", PRODUCT, (3, 4), rules.qlinear, meanings.qlinear, _QUANTISED),
         *_activations(),
         *(
             Op(name, ELEMENTWISE, (1, 1), rule, meanings.unary(name), {}, (0,))
@@ -107,6 +111,7 @@ OPS: dict[str, Op] = {
         Op("copy", COPY, (1, 1), rules.same, meanings.copy),
         Op("concat", COPY, (1, 1 << 16), rules.concat, meanings.concat, {"axis": REQUIRED}),
         Op("gather", COPY, (2, 2), rules.gather, meanings.gather, {"axis": 0}),
+        Op("chain", CHAIN, (1, 64), rules.chain, meanings.chain, {"body": REQUIRED, "block": REQUIRED}),
         Op("cast", QUANTISE, (1, 1), rules.cast, meanings.cast, {"dtype": REQUIRED}),
         Op("quantize", QUANTISE, (2, 3), rules.quantize, meanings.quantize, {"axis": -1, "dtype": None}),
         Op("dequantize", QUANTISE, (2, 3), rules.dequantize, meanings.dequantize, {"axis": -1}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,19 @@ def run(graph: Graph, inputs: Mapping[str, ArrayLike], precise: bool = False) ->
 
 def every(graph: Graph, inputs: Mapping[str, ArrayLike], precise: bool = False) -> dict[str, Array]:
     """Compute every value of a graph, intermediate ones too; as `run` otherwise."""
+    return _evaluated(graph, given(graph, inputs), precise)
+
+
+def evaluate(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """Compute a graph that is part of another from the arrays of its inputs, in order: of its own types, or float64."""
+    named = dict(zip(graph.inputs, arrays, strict=True))
+    found = _evaluated(graph, named, any(array.dtype != graph.values[name].dtype for name, array in named.items()))
+    return [found[name] for name in graph.outputs]
+
+
+def _evaluated(graph: Graph, inputs: Mapping[str, Array], precise: bool) -> dict[str, Array]:
     known = {value.name: value.data for value in graph.values.values() if value.data is not None}
-    known.update(given(graph, inputs))
+    known.update(inputs)
     if precise:
         known = {name: _precise(array) for name, array in known.items()}
     with np.errstate(all="ignore"):

@@ -194,6 +194,24 @@ def linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return made
 
 
+def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Bytes, and for each column a scale and a bias."""
+    single = np.dtype("f4")
+    terms = attributes["terms"]
+    shape = _product(inputs)
+    if inputs[0].dtype not in _BYTES or inputs[1].dtype not in _BYTES:
+        raise TypeError(f"is for int8 and uint8, not {inputs[0].dtype} and {inputs[1].dtype}")
+    if tuple(terms) != ("scale", "bias")[: len(inputs) - 2]:
+        raise ValueError(f"terms must be scale, or scale and bias, for {len(inputs) - 2} operands, not {terms}")
+    for name, spec in zip(terms, inputs[2:], strict=True):
+        if spec != Spec(shape[-1:], single):
+            raise ValueError(f"the {name} is {spec.dtype} {spec.shape}, not {single} {shape[-1:]}")
+    kind = dtype_of(attributes["dtype"])
+    if kind != single and (kind not in _BYTES or attributes["y_scale"] is None):
+        raise TypeError(f"makes float32, or bytes of a scale, not {kind}")
+    return Spec(shape, kind)
+
+
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
@@ -344,3 +362,16 @@ def dequantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
         raise TypeError(f"the zero point is {inputs[2].dtype}, the numbers {kind}")
     _channels(inputs, attributes)
     return Spec(inputs[0].shape, inputs[1].dtype)
+
+
+def chain(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """What the only output of the graph ``body`` is."""
+    body = attributes["body"]
+    for name, spec in zip(body.inputs, inputs, strict=True):
+        if body.values[name].spec != spec:
+            raise ValueError(
+                f"operand {name!r} of its body is {body.values[name]}, it is given {spec.dtype} {spec.shape}"
+            )
+    (output,) = body.outputs
+    made: Spec = body.values[output].spec
+    return made

@@ -7,16 +7,18 @@ A runner takes the operands, the array to fill, and the node's attributes.  A re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
 
 from .. import _linear, epilogues, kernels, layer, registry
 from .._matmul import matmul as _matmul
+from ..chain import Chain
 from ..quantized import matmul_integer as _matmul_integer
-from . import ops
-from .ir import Graph, Node
+from . import lowering, ops
+from .ir import Graph, Node, Value
+from .lowering import Lowering, Unfit
 from .rules import Array, Attributes
 
 Runner = Callable[[Sequence[Array], Array, Attributes], None]
@@ -101,27 +103,60 @@ def _cast(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     np.copyto(out, x[0], casting="unsafe")
 
 
-def _softmax(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
-    axis = attributes["axis"]
-    np.subtract(x[0], x[0].max(axis=axis, keepdims=True, initial=-np.inf), out=out)
-    np.exp(out, out=out)
-    np.divide(out, out.sum(axis=axis, keepdims=True), out=out)
-
-
-def _masked_softmax(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
-    np.multiply(x[0], x[0].dtype.type(attributes["scale"]), out=out)
-    if len(x) > 1:
-        np.add(out, x[1], out=out)
-    _softmax([out], out, attributes)
-
-
 _ANY: dict[str, Runner] = {"copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product}
 _FLOATS: dict[str, Runner] = {
     **{row.name: _activation(row.name) for row in registry.EPILOGUES if row.name != "none"},
     "add": _ufunc(np.add), "sub": _ufunc(np.subtract), "mul": _ufunc(np.multiply), "div": _ufunc(np.divide),
     "maximum": _ufunc(np.maximum), "minimum": _ufunc(np.minimum), "neg": _ufunc(np.negative), "abs": _ufunc(np.abs),
-    "sqrt": _ufunc(np.sqrt), "softmax": _softmax, "masked_softmax": _masked_softmax,
+    "sqrt": _ufunc(np.sqrt),
 }  # fmt: skip
+
+
+class _Chained:
+    """Runs nodes as one chain, which is made, and its weights packed, when it first runs.
+
+    Two threads that come first at once both make one, and one is kept: nobody waits, and a fork finds no lock.
+    """
+
+    def __init__(self, nodes: Sequence[Node], values: Mapping[str, Value], inputs: Sequence[str], block: int) -> None:
+        self.nodes, self.values, self.inputs, self.block = nodes, values, inputs, block
+        self.constants = {name: value.data for name, value in values.items() if value.data is not None}
+        self.made: tuple[Lowering, Chain] | None = None
+        # Where there are no kernels the nodes run one by one.
+        self.unfit = False
+
+    def __call__(self, x: Sequence[Array], out: Array, attributes: Attributes) -> None:
+        given = {**self.constants, **dict(zip(self.inputs, x, strict=True)), self.nodes[-1].output: out}
+        if self.made is None and not self.unfit:
+            try:
+                found = Lowering(self.nodes, self.values, {name: a.strides for name, a in given.items()}, self.block)
+                self.made = found, found.chain()
+            except (Unfit, RuntimeError):
+                self.unfit = True
+        if self.made is None:
+            self._one_by_one(given, out)
+        else:
+            lowered, chain = self.made
+            chain.run(lowered.arrays(given))
+
+    def _one_by_one(self, given: dict[str, Array], out: Array) -> None:
+        for node in self.nodes:
+            row = ops.op(node.op)
+            made = row.meaning([given[name] for name in node.inputs], ops.attributes_of(row, node.attributes))
+            given[node.output] = made
+        np.copyto(out, made)
+
+
+def _rows_of(node: Node, graph: Graph) -> _Chained | None:
+    """Return a chain of one node; None where it can be none."""
+    reads = dict.fromkeys(node.inputs)
+    values = {name: graph.values[name] for name in (*reads, node.output)}
+    if len(reads) < len(node.inputs) or not lowering.lowers(node, values) or not lowering.fits([node], values):
+        return None
+    shape = values[node.output].shape
+    # Items small enough for several threads, large enough to deal out: about 32 KiB.
+    block = max(1, min(math.prod(shape[:-1]), -(-32768 // (shape[-1] * 4))))
+    return _Chained([node], values, node.inputs, block)
 
 
 def runner(graph: Graph, node: Node) -> Runner:
@@ -134,10 +169,13 @@ def runner(graph: Graph, node: Node) -> Runner:
     if node.op == "matmul":
         return _product
     if node.op == "linear":
-        if out.dtype not in _FINISHED:
-            return by_meaning
         # `fastgemm.linear` takes one weight and fills an array in C order.
         return _linear_layer if len(specs[1].shape) == 2 and out.layout is None else _stack_of_layers
+    if node.op == "chain":
+        body: Graph = node.attributes["body"]
+        return _Chained(body.nodes, body.values, body.inputs, node.attributes["block"])
     if node.op in _ANY:
         return _ANY[node.op]
-    return _FLOATS.get(node.op, by_meaning) if out.dtype in _FINISHED else by_meaning
+    if node.kind == ops.ROW or node.op == "qlinear" or out.dtype not in _FINISHED:
+        return _rows_of(node, graph) or by_meaning
+    return _FLOATS.get(node.op, by_meaning)

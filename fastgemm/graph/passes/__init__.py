@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..ir import Graph
+from .chains import chains
 from .copies import copies, count
 from .epilogues import epilogues
-from .fold import fold
+from .fold import fold, fold_rest
 from .layouts import layouts
+from .quantised import quantised
 from .recognise import recognise
 from .scales import scales
 from .views import views
@@ -41,12 +43,15 @@ PASSES = (
     Pass("views", views, "fine"),
     Pass("scales", scales, "fine"),
     Pass("epilogues", epilogues, "fine"),
+    Pass("quantised", quantised, "fine"),
+    Pass("fold_rest", fold_rest, "fine"),
     Pass("layouts", layouts, "fine"),
+    Pass("chains", chains, "full"),
     Pass("copies", copies, "none"),
 )
 
 
-def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None) -> Graph:
+def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None, threads: int | None = None) -> Graph:
     """Run the passes of a fusion in order.
 
     Parameters
@@ -55,6 +60,8 @@ def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None) 
     fusion : {"none", "fine", "full"}
     log : list, optional
         Gets an `Applied` for each pass.
+    threads : int, optional
+        What chains are cut for; by default the threads of a call made here and now.
 
     Raises
     ------
@@ -75,7 +82,7 @@ def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None) 
         if FUSIONS.index(least) > FUSIONS.index(fusion):
             continue
         before = len(graph.nodes)
-        graph = function(graph)
+        graph = chains(graph, threads) if function is chains else function(graph)
         if log is not None:
             log.append(Applied(name, before, len(graph.nodes), count(copies(graph)), graph))
     return graph

@@ -15,7 +15,8 @@ from ..ir import Graph, Node, Value
 from .rewriting import Rewriting, broadcasts, number
 
 _ACTIVATIONS = {row.name: row for row in registry.EPILOGUES if row.name != "none"}
-_FINISHED = {registry.dtype(name).numpy for name in registry.FINISHED}
+# Halves are finished in float32, before they are rounded.
+_FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), "float16", "bfloat16"}
 
 
 def epilogues(graph: Graph) -> Graph:

@@ -14,7 +14,7 @@ def scales(graph: Graph) -> Graph:
 
     A factor that is no power of two rounds otherwise than the division: by at most one unit in the last place.
     """
-    return _softmax(_factors(graph))
+    return _softmax(_behind_products(_factors(graph)))
 
 
 def _factors(graph: Graph) -> Graph:
@@ -39,6 +39,33 @@ def _inverse(divisor: float, dtype: np.dtype[np.generic]) -> float | None:
     with np.errstate(all="ignore"):
         found = float(np.asarray(1.0 / divisor if divisor else np.inf).astype(dtype))
     return 1.0 / divisor if np.isfinite(found) and abs(found) > float(np.finfo(np.float32).tiny) else None
+
+
+def _behind_products(graph: Graph) -> Graph:
+    """Scale the result of a product instead of its operands, views of them included: there it can be fused."""
+    made = Rewriting(graph)
+    for node in graph.nodes:
+        if node.op != "matmul":
+            made.keep(node)
+            continue
+        factor, operands = 1.0, []
+        for name in node.inputs:
+            before = None if node.inputs[0] == node.inputs[1] else _alone(graph, name)
+            view = before if before is not None and before.op in ("transpose", "reshape") else None
+            if view is not None:
+                before = _alone(graph, view.inputs[0])
+            if before is None or before.op != "scale":
+                operands.append(name)
+                continue
+            factor *= before.attributes["p"]
+            source = before.inputs[0]
+            operands.append(source if view is None else made.make(view.op, [source], stem=name, **view.attributes))
+        if operands == list(node.inputs):
+            made.keep(node)
+            continue
+        product = made.make("matmul", operands, stem=f"{node.output}_unscaled", **node.attributes)
+        made.make("scale", [product], node.output, p=factor)
+    return made.done()
 
 
 def _softmax(graph: Graph) -> Graph:

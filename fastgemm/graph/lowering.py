@@ -1,0 +1,409 @@
+"""Lowering to chains: nodes that work on rows become members of a `fastgemm.chain.Chain`, intermediates its scratch.
+
+Every node of a chain makes rows of its output from the same rows of its first operand, so that blocks of rows are
+independent.  Leading axes count items; where no operand tells them apart they are rows as well.  Halves lie in memory
+as halves and between members as float32 wherever the next member computes with that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import registry
+from ..chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
+from ..packed import pack
+from . import ops, planner
+from .ir import Node, Value
+from .planner import Birth, Death
+from .rules import Array
+
+_FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
+_ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
+_MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
+_HALVES = ("float16", "bfloat16")
+_ROW_TYPES = tuple(registry.ROW_TYPES.values())
+
+
+def lowers(node: Node, values: Mapping[str, Value]) -> bool:
+    """Whether a node can be a member of a chain: asked of types and shapes, not of strides."""
+    out, reads = values[node.output], [values[name] for name in node.inputs]
+    kind = out.dtype.name
+    half = kind in _HALVES
+    if len(out.shape) < 2 or out.size == 0 or any(value.size == 0 for value in reads):
+        return False
+    if node.op == "qlinear":
+        return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
+    if node.op == "quantize":
+        return reads[0].dtype.name in _ROW_TYPES and all(value.is_constant and value.size == 1 for value in reads[1:])
+    if reads[0].dtype != out.dtype:
+        return False
+    if kind not in _FINISHED and not half:
+        return False
+    if node.op in ("matmul", "linear"):
+        if half and "residual" in node.attributes.get("terms", ()) and kind not in _ROW_TYPES:
+            return False
+        whole = all(value.shape[-1:] == out.shape[-1:] for value in reads[2:])
+        return whole and reads[0].shape[:-1] == out.shape[:-1] and len(reads[1].shape) <= len(out.shape)
+    if node.op in _ROWS:
+        known = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
+        last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
+        whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
+        return kind in _ROW_TYPES and last and whole and not known
+    return node.op in _MAPS and (not half or kind in _ROW_TYPES)
+
+
+class Geometry(NamedTuple):
+    """Items of a chain: leading axes kept apart, rows along the last of them, and rows of one item."""
+
+    lead: tuple[int, ...]
+    rows: int
+    block: int
+    joined: bool
+
+
+class _Operand(NamedTuple):
+    """An array of the caller's, its strides brought to (leading axes, rows, columns)."""
+
+    slot: int
+    dtype: str
+    lead: tuple[int, ...]
+    row: int
+    column: int
+
+
+def fits(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
+    """Whether all operands of a chain but weights and vectors have its leading axes, at most two of them longer than 1.
+
+    A chain without those can have any number of leading axes: they are rows.
+    """
+    shape = values[nodes[-1].output].shape
+    return joined(nodes, values) or sum(size != 1 for size in shape[:-2]) <= 2
+
+
+def joined(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
+    """Whether leading axes can be counted as rows: one weight for all, and vectors."""
+    for node in nodes:
+        for at, name in enumerate(node.inputs[1:], 1):
+            shape = values[name].shape
+            weight = at == 1 and node.kind == ops.PRODUCT
+            if math.prod(shape[: -2 if weight else -1]) != 1 and (weight or shape != values[node.output].shape):
+                return False
+    return True
+
+
+class Unfit(ValueError):
+    """Kernels do not take these nodes as a chain: they run one by one."""
+
+
+class Lowering:
+    """Makes the members of one chain.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        Each reads the result of the one before as its first operand.
+    values : mapping
+    strides : mapping
+        Of the values that are not made inside: their strides in bytes.
+    block : int
+        Rows of an item.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], values: Mapping[str, Value], strides: Mapping[str, tuple[int, ...]], block: int
+    ) -> None:
+        self.nodes, self.values, self.strides = nodes, values, strides
+        self.result = nodes[-1].output
+        inner = {node.output for node in nodes[:-1]}
+        outside = dict.fromkeys(name for node in nodes for name in node.inputs if name not in inner)
+        self.slots = {name: at for at, name in enumerate((*outside, self.result))}
+        self.shape = values[self.result].shape
+        self.geometry = self._geometry(block)
+        self._members: list[Any] = []
+        self._sizes: list[tuple[int, int]] = []
+        # Arrays that the chain reads beside those of the graph: constants in another type.
+        self.extra: list[Array] = []
+
+    def _geometry(self, block: int) -> Geometry:
+        lead, rows = self.shape[:-2], self.shape[-2]
+        flat = joined(self.nodes, self.values) and all(
+            self._is_even(name) for name, value in self._row_wise() if len(value.shape) > 1
+        )
+        if flat:
+            return Geometry((), math.prod(lead) * rows, min(block, math.prod(lead) * rows), True)
+        return Geometry(tuple(size for size in lead if size != 1), rows, min(block, rows), False)
+
+    def _row_wise(self) -> list[tuple[str, Value]]:
+        named = [(name, self.values[name]) for name in self.slots]
+        return [(name, value) for name, value in named if value.shape[:-1] == self.shape[:-1]]
+
+    def _is_even(self, name: str) -> bool:
+        """Whether the rows of all leading axes follow each other at one distance."""
+        shape, strides = self.values[name].shape, self.strides[name]
+        axes = [(size, step) for size, step in zip(shape[:-1], strides[:-1], strict=True) if size != 1]
+        return all(outer == size * inner for (_, outer), (size, inner) in pairwise(axes))
+
+    def chain(self) -> Chain:
+        """Return the chain; weights are packed here.
+
+        Raises
+        ------
+        Unfit, RuntimeError
+            If kernels do not take it, or there are none: what it stands for must be run node by node.
+        """
+        now = self._outside(self.nodes[0].inputs[0])
+        for node, after in zip(self.nodes, (*self.nodes[1:], None), strict=True):
+            now = self._node(node, now, after)
+        members, scratch = self._placed()
+        geometry = self.geometry
+        blocks = -(-geometry.rows // geometry.block)
+        if len(geometry.lead) > 2:
+            raise Unfit(f"{len(geometry.lead)} leading axes: a chain counts two and its blocks of rows")
+        return Chain(members, (*geometry.lead, blocks), geometry.rows, geometry.block, scratch)
+
+    def arrays(self, given: Mapping[str, Array]) -> list[Array]:
+        """Return the arrays of a run by their slots."""
+        return [*(given[name] for name in self.slots), *self.extra]
+
+    # ---- operands ---------------------------------------------------------------------------------------------------
+
+    def _operand(self, name: str) -> _Operand:
+        value, strides = self.values[name], self.strides[name]
+        missing = len(self.shape) - len(value.shape)
+        shape = (1,) * missing + value.shape
+        steps = [0 if size == 1 else step for size, step in zip(shape, (0,) * missing + strides, strict=True)]
+        *lead, row, column = steps
+        if shape[-1] == 1:
+            column = value.dtype.itemsize
+        if self.geometry.joined:
+            axes = [(size, step) for size, step in zip(shape[:-1], steps[:-1], strict=True) if size != 1]
+            return _Operand(self.slots[name], value.dtype.name, (), axes[-1][1] if axes else row, column)
+        kept = tuple(step for step, size in zip(lead, self.shape[:-2], strict=True) if size != 1)
+        return _Operand(self.slots[name], value.dtype.name, kept, row, column)
+
+    def _outside(self, name: str) -> Ref:
+        """Rows of the item."""
+        o = self._operand(name)
+        return Ref(o.slot, o.dtype, 0, (*o.lead, o.row * self.geometry.block), o.row, o.column)
+
+    def _matrix(self, name: str) -> Ref:
+        """A right operand: the same for all blocks of rows."""
+        value = self.values[name]
+        if self.geometry.joined:
+            row, column = self.strides[name][-2:]
+            lead: tuple[int, ...] = ()
+        else:
+            _, _, lead, row, column = self._operand(name)
+        if value.shape[-1] == 1:
+            column = value.dtype.itemsize
+        return Ref(self.slots[name], value.dtype.name, 0, (*lead, 0), row, column)
+
+    def _vector(self, name: str, wanted: str) -> Ref:
+        """A number for each column."""
+        value = self.values[name]
+        if value.dtype.name == wanted:
+            return Ref(
+                self.slots[name], wanted, 0, (), 0, self.strides[name][-1] if value.size > 1 else value.dtype.itemsize
+            )
+        if value.data is None:
+            raise Unfit(f"{name} is {value.dtype}, and known only when the chain runs")
+        self.extra.append(np.ascontiguousarray(value.data, wanted).reshape(-1))
+        return Ref(len(self.slots) + len(self.extra) - 1, wanted, 0, (), 0, np.dtype(wanted).itemsize)
+
+    def _between(self, columns: int, dtype: str) -> Ref:
+        """Rows of scratch."""
+        size = _size(dtype)
+        row = -(-columns * size // planner.ALIGNMENT) * planner.ALIGNMENT
+        # Rows at a distance of whole kilobytes would share a few sets of the caches.
+        row += planner.ALIGNMENT * (row % 1024 == 0)
+        self._sizes.append((row, 0))
+        return Ref(SCRATCH - len(self._sizes), dtype, 0, (), row, size)
+
+    def _target(self, last: bool, columns: int, dtype: str) -> Ref:
+        """Where a member writes: the output, if it is the last and makes its type; else scratch."""
+        if last and self.values[self.result].dtype.name == dtype:
+            return self._outside(self.result)
+        return self._between(columns, dtype)
+
+    # ---- members ----------------------------------------------------------------------------------------------------
+
+    def _node(self, node: Node, x: Ref, after: Node | None) -> Ref:
+        value = self.values[node.output]
+        columns, kind = value.shape[-1], value.dtype.name
+        # Between members bfloat16 stays float32, unless a product reads it.
+        wanted = "float32" if kind == "bfloat16" and after is not None and after.kind != ops.PRODUCT else kind
+        if node.op == "qlinear":
+            return self._bytes(node, x, columns, after is None)
+        if node.op == "quantize":
+            return self._quantized(node, x, columns, after is None)
+        if node.kind == ops.PRODUCT:
+            return self._product(node, x, columns, after is None, wanted)
+        if node.op in _ROWS:
+            return self._rows(node, x, columns, after is None, wanted)
+        made = self._map(x, columns, self._finish(node.op, node), after is None)
+        return made if made.dtype == wanted else self._cast(made, columns, self._target(after is None, columns, wanted))
+
+    def _cast(self, x: Ref, columns: int, out: Ref) -> Ref:
+        self._members.append(Rows("cast", columns, x, out))
+        return out
+
+    def _as(self, x: Ref, columns: int, dtype: str) -> Ref:
+        return x if x.dtype == dtype else self._cast(x, columns, self._between(columns, dtype))
+
+    def _finish(self, op: str, node: Node) -> tuple[Any, ...] | None:
+        name = node.attributes.get("activation", "none") if node.kind == ops.PRODUCT else op
+        if name == "none":
+            return None
+        return (name, *(node.attributes.get(key, value) for key, value in registry.epilogue(name).params))
+
+    def _product(self, node: Node, x: Ref, columns: int, last: bool, wanted: str) -> Ref:
+        weight = self.values[node.inputs[1]]
+        a = self._as(x, weight.shape[-2], weight.dtype.name)
+        terms = dict(zip(node.attributes.get("terms", ()), node.inputs[2:], strict=True))
+        # Halves are finished in float32.
+        kind = "float64" if wanted == "float64" else "float32"
+        bias = self._vector(terms["bias"], kind) if "bias" in terms else None
+        beside = self._as(self._outside(terms["residual"]), columns, kind) if "residual" in terms else None
+        activation = self._finish("", node)
+        finish = Finish(activation, bias, beside) if terms or activation else None
+        b: Any = self._matrix(weight.name)
+        if weight.data is not None and len(weight.shape) == 2:
+            packed = pack(weight.data, rows=self.geometry.block)
+            b = packed if packed.panels is not None else b
+        c = self._target(last, columns, wanted)
+        self._members.append(Product(columns, weight.shape[-2], a, b, c, finish))
+        return c
+
+    def _bytes(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
+        """A product of bytes: its sums are scaled where they lie, to floats or to bytes again."""
+        kind = self.values[node.output].dtype.name
+        weight = self.values[node.inputs[1]]
+        b: Any = self._matrix(weight.name)._replace(zero=int(node.attributes["b_zero"]))
+        if weight.data is not None and len(weight.shape) == 2 and not b.zero:
+            packed = pack(weight.data, rows=self.geometry.block)
+            b = packed if packed.panels is not None else b
+        x = x._replace(zero=int(node.attributes["a_zero"]))
+        inner = weight.shape[-2]
+        terms = {name: self.values[read] for name, read in zip(node.attributes["terms"], node.inputs[2:], strict=True)}
+        scale, shift = (None if (one := terms.get(name)) is None else one.data for name in ("scale", "bias"))
+        if scale is None or ("bias" in terms and shift is None):
+            raise Unfit("scales and bias are known only when the chain runs")
+        activation = self._finish("", node)
+        if kind != "float32" and (activation is None or activation[0] == "relu"):
+            y_scale, zero = float(np.float32(node.attributes["y_scale"])), int(node.attributes["y_zero"])
+            c = self._target(last, columns, kind)._replace(zero=zero)
+            shift = None if shift is None else (shift / y_scale).astype(np.float32)
+            low = None if activation is None else zero
+            self._members.append(
+                Product(columns, inner, x, b, c, scale=(scale / y_scale).astype(np.float32), shift=shift, low=low)
+            )
+            return c._replace(zero=0)
+        bias = self._vector(terms["bias"].name, "float32") if "bias" in terms else None
+        c = self._target(last, columns, "float32")
+        self._members.append(Product(columns, inner, x, b, c, Finish(activation, bias), scale=scale))
+        if kind == "float32":
+            return c
+        made = self._target(last, columns, kind)
+        y_scale, zero = float(node.attributes["y_scale"]), int(node.attributes["y_zero"])
+        self._cast(c, columns, made._replace(scale=y_scale, zero=zero))
+        return made
+
+    def _quantized(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
+        out = self.values[node.output]
+        scale, zero = (self.values[name].data for name in (*node.inputs[1:], node.inputs[1])[:2])
+        assert scale is not None
+        assert zero is not None
+        made = self._target(last, columns, out.dtype.name)
+        point = int(zero.reshape(())) if len(node.inputs) > 2 else 0
+        self._cast(x, columns, made._replace(scale=float(scale.reshape(())), zero=point))
+        return made
+
+    def _map(self, x: Ref, columns: int, activation: tuple[Any, ...] | None, last: bool) -> Ref:
+        x = self._as(x, columns, "float32" if x.dtype == "bfloat16" else x.dtype)
+        if last and self.values[self.result].dtype.name == x.dtype:
+            out = self._outside(self.result)
+        else:
+            out = x if x.slot < SCRATCH else self._between(columns, x.dtype)
+        self._members.append(Map(columns, x, out, Finish(activation)))
+        return out
+
+    def _rows(self, node: Node, x: Ref, columns: int, last: bool, wanted: str) -> Ref:
+        x = self._as(x, columns, "float32")
+        # In place where the type stays; softmax needs an input of its own where it does not.
+        here = not last and wanted == "float32" and x.slot < SCRATCH
+        out = x if here else self._target(last, columns, wanted)
+        vectors: dict[str, Ref] = {}
+        params: dict[str, float] = {}
+        if node.op == "layer_norm":
+            params = {"epsilon": node.attributes.get("epsilon", 1e-5)}
+            names = registry.row_op("layer_norm").vectors
+            vectors = {name: self._vector(read, "float32") for name, read in zip(names, node.inputs[1:], strict=False)}
+        elif node.op == "masked_softmax":
+            params = {"scale": node.attributes.get("scale", 1.0)}
+            if len(node.inputs) > 1:
+                vectors = {"mask": self._mask(node.inputs[1], columns)}
+        self._members.append(Rows(_ROWS[node.op], columns, x, out, params, vectors))
+        return out
+
+    def _mask(self, name: str, columns: int) -> Ref:
+        mask = self._outside(name)
+        return mask if mask.dtype == "float32" else self._as(mask, columns, "float32")
+
+    # ---- scratch ----------------------------------------------------------------------------------------------------
+
+    def _placed(self) -> tuple[list[Any], int]:
+        """Return the members with their scratch at its final place, and how much that is."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for at, member in enumerate(self._members):
+            for ref in _refs(member):
+                if ref.slot < SCRATCH:
+                    first.setdefault(ref.slot, at)
+                    last[ref.slot] = at
+        events: list[Birth | Death] = []
+        for at in range(len(self._members)):
+            events += [
+                Birth(str(slot), self._sizes[SCRATCH - slot - 1][0] * self.geometry.block)
+                for slot, birth in first.items()
+                if birth == at
+            ]
+            events += [Death(str(slot)) for slot, death in last.items() if death == at]
+        plan = planner.place(events, prefer="warm")
+
+        def moved(ref: Ref) -> Ref:
+            return ref if ref.slot >= SCRATCH else ref._replace(slot=SCRATCH, offset=plan.offsets[str(ref.slot)])
+
+        return [_with_refs(member, moved) for member in self._members], plan.total
+
+
+def _size(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def _refs(member: Any) -> list[Ref]:
+    found: list[Ref] = []
+
+    def seen(ref: Ref) -> Ref:
+        found.append(ref)
+        return ref
+
+    _with_refs(member, seen)
+    return found
+
+
+def _with_refs(member: Any, change: Callable[[Ref], Ref]) -> Any:
+    """Return a member with every reference changed."""
+    changed = {}
+    for name, value in member._asdict().items():
+        if isinstance(value, Ref):
+            changed[name] = change(value)
+        elif isinstance(value, Finish):
+            changed[name] = _with_refs(value, change)
+        elif isinstance(value, Mapping):
+            changed[name] = {key: change(ref) if isinstance(ref, Ref) else ref for key, ref in value.items()}
+    return member._replace(**changed)
