@@ -199,6 +199,13 @@ def test_copies() -> None:
     assert operations(applied("copies", after)).count("copy") == 2, "nothing is left for a second time"
 
 
+def test_weights_are_packed() -> None:
+    build, product = ending((6, 5))
+    graph = finished(build, product @ build.input("w", (5, 3), "float32"))
+    after = applied("weights", graph)
+    assert [node.attributes["packed"] for node in after.nodes] == [True, False]
+
+
 def test_a_whole_layer_is_one_step() -> None:
     for fusion, steps in (("none", 9), ("fine", 3)):
         compiled = fg.compile(mlp((13, 32, 16, 8), 24), fusion=fusion)

@@ -55,13 +55,14 @@ def _activations() -> list[Op]:
 
 
 _REDUCED = {"axes": REQUIRED, "keepdims": False}
-_FINISH = {"terms": (), "activation": "none", "p": 0.0, "q": 0.0, "dtype": None}
+# `packed`: the right operand is constant, and kept as kernels read it.
+_FINISH = {"packed": False, "terms": (), "activation": "none", "p": 0.0, "q": 0.0, "dtype": None}
 _QUANTISED = {**_FINISH, "terms": REQUIRED, "dtype": "float32", "y_scale": None, "y_zero": 0, "a_zero": 0, "b_zero": 0}
 
 OPS: dict[str, Op] = {
     op.name: op
     for op in (
-        Op("matmul", PRODUCT, (2, 2), rules.matmul, meanings.matmul, {"dtype": None}),
+        Op("matmul", PRODUCT, (2, 2), rules.matmul, meanings.matmul, {"dtype": None, "packed": False}),
         Op("matmul_integer", PRODUCT, (2, 4), rules.matmul_integer, meanings.matmul_integer),
         # Made by the passes: activation(a @ b + terms), where terms names the operands from the third on.
         Op("linear", PRODUCT, (2, 4), rules.linear, meanings.linear, _FINISH),

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from .. import _linear, epilogues, kernels, layer, registry
 from .._matmul import matmul as _matmul
 from ..chain import Chain
+from ..packed import PackedMatrix, pack
 from ..quantized import matmul_integer as _matmul_integer
 from . import lowering, ops
 from .ir import Graph, Node, Value
@@ -45,10 +47,8 @@ def _whole_product(x: Sequence[Array], out: Array, attributes: Attributes) -> No
 
 def _linear_layer(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     extra = dict(zip(attributes["terms"], x[2:], strict=True))
-    what = attributes["activation"], attributes["p"], attributes["q"]
-    numbers = len(registry.epilogue(what[0]).params)
     layer.linear(
-        x[0], x[1].T, extra.get("bias"), residual=extra.get("residual"), activation=what[: 1 + numbers], out=out
+        x[0], x[1].T, extra.get("bias"), residual=extra.get("residual"), activation=_activation_of(attributes), out=out
     )
 
 
@@ -112,6 +112,43 @@ _FLOATS: dict[str, Runner] = {
 }  # fmt: skip
 
 
+class _Layer:
+    """Runs a product with a constant right operand, packed when it first runs; see `_Chained` about threads."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.weight = graph.values[node.inputs[1]]
+        what = epilogues.activation(_activation_of(node.attributes))
+        self.numbers = what.row.code, what.p, what.q
+        self.terms = tuple(node.attributes.get("terms", ()))
+        self.rows = math.prod(graph.values[node.output].shape[:-1])
+        out = graph.values[node.output].dtype
+        self.kind = out if out in _FINISHED else np.dtype(np.float32)
+        self.packed: PackedMatrix | None = None
+
+    def __call__(self, x: Sequence[Array], out: Array, attributes: Attributes) -> None:
+        if self.packed is None:
+            assert self.weight.data is not None
+            self.packed = pack(self.weight.data, rows=self.rows)
+        level, panels = _level(), self.packed.panels
+        if level is None or panels is None:
+            np.copyto(out, ops.op("linear").meaning(x, {**ops.OPS["linear"].attributes, **attributes}))
+            return
+        extra = dict(zip(self.terms, x[2:], strict=True))
+        bias, residual = extra.get("bias"), extra.get("residual")
+        if bias is not None:
+            bias = np.require(bias, self.kind, ["C", "A"])
+        if residual is not None:
+            residual = np.require(np.broadcast_to(residual, out.shape), self.kind, ["C", "A"])
+        a, c = x[0].reshape(self.rows, -1), out.reshape(self.rows, -1)
+        code, p, q = self.numbers
+        _linear.packed_into(level, a, panels, c, code, bias, residual, p, q)
+
+
+def _activation_of(attributes: Attributes) -> tuple[Any, ...]:
+    name = attributes.get("activation", "none")
+    return (name, *(attributes.get(key, value) for key, value in registry.epilogue(name).params))
+
+
 class _Chained:
     """Runs nodes as one chain, which is made, and its weights packed, when it first runs.
 
@@ -166,11 +203,16 @@ def runner(graph: Graph, node: Node) -> Runner:
     by_meaning = _by_meaning(node.op)
     if out.size == 0 or any(math.prod(spec.shape) == 0 for spec in specs):
         return by_meaning
+    # `_Layer` and `fastgemm.linear` fill arrays in C order.
+    single = len(specs[1].shape) == 2 and out.layout is None if node.op in ("matmul", "linear") else False
+    if single and node.attributes.get("packed") and specs[0].dtype == out.dtype:
+        return _Layer(node, graph)
     if node.op == "matmul":
         return _product
     if node.op == "linear":
-        # `fastgemm.linear` takes one weight and fills an array in C order.
-        return _linear_layer if len(specs[1].shape) == 2 and out.layout is None else _stack_of_layers
+        if single:
+            return _linear_layer
+        return _stack_of_layers if out.dtype in _FINISHED else _rows_of(node, graph) or by_meaning
     if node.op == "chain":
         body: Graph = node.attributes["body"]
         return _Chained(body.nodes, body.values, body.inputs, node.attributes["block"])

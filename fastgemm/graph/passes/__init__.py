@@ -15,6 +15,7 @@ from .quantised import quantised
 from .recognise import recognise
 from .scales import scales
 from .views import views
+from .weights import weights
 
 FUSIONS = ("none", "fine", "full")
 
@@ -46,6 +47,7 @@ PASSES = (
     Pass("quantised", quantised, "fine"),
     Pass("fold_rest", fold_rest, "fine"),
     Pass("layouts", layouts, "fine"),
+    Pass("weights", weights, "fine"),
     Pass("chains", chains, "full"),
     Pass("copies", copies, "none"),
 )
