@@ -1,14 +1,13 @@
 """Lowering to chains: nodes that work on rows become members of a `fastgemm.chain.Chain`, intermediates its scratch.
 
-Every node of a chain makes rows of its output from the same rows of its first operand, so that blocks of rows are
-independent.  Leading axes count items; where no operand tells them apart they are rows as well.  Halves lie in memory
-as halves and between members as float32 wherever the next member computes with that.
+`rowwise` says which nodes those are.  Halves lie in memory as halves and between members as float32 wherever the next
+member computes with that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,44 +16,11 @@ import numpy as np
 from .. import registry
 from ..chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
 from ..packed import pack
-from . import ops, planner
+from . import ops
 from .ir import Node, Value
-from .planner import Birth, Death
+from .rowwise import ROWS, Unfit, joined
 from .rules import Array
-
-_FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
-_ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
-_MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
-_HALVES = ("float16", "bfloat16")
-_ROW_TYPES = tuple(registry.ROW_TYPES.values())
-
-
-def lowers(node: Node, values: Mapping[str, Value]) -> bool:
-    """Whether a node can be a member of a chain: asked of types and shapes, not of strides."""
-    out, reads = values[node.output], [values[name] for name in node.inputs]
-    kind = out.dtype.name
-    half = kind in _HALVES
-    if len(out.shape) < 2 or out.size == 0 or any(value.size == 0 for value in reads):
-        return False
-    if node.op == "qlinear":
-        return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
-    if node.op == "quantize":
-        return reads[0].dtype.name in _ROW_TYPES and all(value.is_constant and value.size == 1 for value in reads[1:])
-    if reads[0].dtype != out.dtype:
-        return False
-    if kind not in _FINISHED and not half:
-        return False
-    if node.op in ("matmul", "linear"):
-        if half and "residual" in node.attributes.get("terms", ()) and kind not in _ROW_TYPES:
-            return False
-        whole = all(value.shape[-1:] == out.shape[-1:] for value in reads[2:])
-        return whole and reads[0].shape[:-1] == out.shape[:-1] and len(reads[1].shape) <= len(out.shape)
-    if node.op in _ROWS:
-        known = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
-        last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
-        whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
-        return kind in _ROW_TYPES and last and whole and not known
-    return node.op in _MAPS and (not half or kind in _ROW_TYPES)
+from .scratch import Scratch
 
 
 class Geometry(NamedTuple):
@@ -74,30 +40,6 @@ class _Operand(NamedTuple):
     lead: tuple[int, ...]
     row: int
     column: int
-
-
-def fits(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
-    """Whether all operands of a chain but weights and vectors have its leading axes, at most two of them longer than 1.
-
-    A chain without those can have any number of leading axes: they are rows.
-    """
-    shape = values[nodes[-1].output].shape
-    return joined(nodes, values) or sum(size != 1 for size in shape[:-2]) <= 2
-
-
-def joined(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
-    """Whether leading axes can be counted as rows: one weight for all, and vectors."""
-    for node in nodes:
-        for at, name in enumerate(node.inputs[1:], 1):
-            shape = values[name].shape
-            weight = at == 1 and node.kind == ops.PRODUCT
-            if math.prod(shape[: -2 if weight else -1]) != 1 and (weight or shape != values[node.output].shape):
-                return False
-    return True
-
-
-class Unfit(ValueError):
-    """Kernels do not take these nodes as a chain: they run one by one."""
 
 
 class Lowering:
@@ -125,7 +67,7 @@ class Lowering:
         self.shape = values[self.result].shape
         self.geometry = self._geometry(block)
         self._members: list[Any] = []
-        self._sizes: list[tuple[int, int]] = []
+        self._scratch = Scratch()
         # Arrays that the chain reads beside those of the graph: constants in another type.
         self.extra: list[Array] = []
 
@@ -159,7 +101,7 @@ class Lowering:
         now = self._outside(self.nodes[0].inputs[0])
         for node, after in zip(self.nodes, (*self.nodes[1:], None), strict=True):
             now = self._node(node, now, after)
-        members, scratch = self._placed()
+        members, scratch = self._scratch.placed(self._members, self.geometry.block)
         geometry = self.geometry
         blocks = -(-geometry.rows // geometry.block)
         if len(geometry.lead) > 2:
@@ -215,20 +157,11 @@ class Lowering:
         self.extra.append(np.ascontiguousarray(value.data, wanted).reshape(-1))
         return Ref(len(self.slots) + len(self.extra) - 1, wanted, 0, (), 0, np.dtype(wanted).itemsize)
 
-    def _between(self, columns: int, dtype: str) -> Ref:
-        """Rows of scratch."""
-        size = _size(dtype)
-        row = -(-columns * size // planner.ALIGNMENT) * planner.ALIGNMENT
-        # Rows at a distance of whole kilobytes would share a few sets of the caches.
-        row += planner.ALIGNMENT * (row % 1024 == 0)
-        self._sizes.append((row, 0))
-        return Ref(SCRATCH - len(self._sizes), dtype, 0, (), row, size)
-
     def _target(self, last: bool, columns: int, dtype: str) -> Ref:
         """Where a member writes: the output, if it is the last and makes its type; else scratch."""
         if last and self.values[self.result].dtype.name == dtype:
             return self._outside(self.result)
-        return self._between(columns, dtype)
+        return self._scratch.rows(columns, dtype)
 
     # ---- members ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +176,7 @@ class Lowering:
             return self._quantized(node, x, columns, after is None)
         if node.kind == ops.PRODUCT:
             return self._product(node, x, columns, after is None, wanted)
-        if node.op in _ROWS:
+        if node.op in ROWS:
             return self._rows(node, x, columns, after is None, wanted)
         made = self._map(x, columns, self._finish(node.op, node), after is None)
         return made if made.dtype == wanted else self._cast(made, columns, self._target(after is None, columns, wanted))
@@ -253,7 +186,7 @@ class Lowering:
         return out
 
     def _as(self, x: Ref, columns: int, dtype: str) -> Ref:
-        return x if x.dtype == dtype else self._cast(x, columns, self._between(columns, dtype))
+        return x if x.dtype == dtype else self._cast(x, columns, self._scratch.rows(columns, dtype))
 
     def _finish(self, op: str, node: Node) -> tuple[Any, ...] | None:
         name = node.attributes.get("activation", "none") if node.kind == ops.PRODUCT else op
@@ -328,7 +261,7 @@ class Lowering:
         if last and self.values[self.result].dtype.name == x.dtype:
             out = self._outside(self.result)
         else:
-            out = x if x.slot < SCRATCH else self._between(columns, x.dtype)
+            out = x if x.slot < SCRATCH else self._scratch.rows(columns, x.dtype)
         self._members.append(Map(columns, x, out, Finish(activation)))
         return out
 
@@ -347,63 +280,9 @@ class Lowering:
             params = {"scale": node.attributes.get("scale", 1.0)}
             if len(node.inputs) > 1:
                 vectors = {"mask": self._mask(node.inputs[1], columns)}
-        self._members.append(Rows(_ROWS[node.op], columns, x, out, params, vectors))
+        self._members.append(Rows(ROWS[node.op], columns, x, out, params, vectors))
         return out
 
     def _mask(self, name: str, columns: int) -> Ref:
         mask = self._outside(name)
         return mask if mask.dtype == "float32" else self._as(mask, columns, "float32")
-
-    # ---- scratch ----------------------------------------------------------------------------------------------------
-
-    def _placed(self) -> tuple[list[Any], int]:
-        """Return the members with their scratch at its final place, and how much that is."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for at, member in enumerate(self._members):
-            for ref in _refs(member):
-                if ref.slot < SCRATCH:
-                    first.setdefault(ref.slot, at)
-                    last[ref.slot] = at
-        events: list[Birth | Death] = []
-        for at in range(len(self._members)):
-            events += [
-                Birth(str(slot), self._sizes[SCRATCH - slot - 1][0] * self.geometry.block)
-                for slot, birth in first.items()
-                if birth == at
-            ]
-            events += [Death(str(slot)) for slot, death in last.items() if death == at]
-        plan = planner.place(events, prefer="warm")
-
-        def moved(ref: Ref) -> Ref:
-            return ref if ref.slot >= SCRATCH else ref._replace(slot=SCRATCH, offset=plan.offsets[str(ref.slot)])
-
-        return [_with_refs(member, moved) for member in self._members], plan.total
-
-
-def _size(dtype: str) -> int:
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
-
-
-def _refs(member: Any) -> list[Ref]:
-    found: list[Ref] = []
-
-    def seen(ref: Ref) -> Ref:
-        found.append(ref)
-        return ref
-
-    _with_refs(member, seen)
-    return found
-
-
-def _with_refs(member: Any, change: Callable[[Ref], Ref]) -> Any:
-    """Return a member with every reference changed."""
-    changed = {}
-    for name, value in member._asdict().items():
-        if isinstance(value, Ref):
-            changed[name] = change(value)
-        elif isinstance(value, Finish):
-            changed[name] = _with_refs(value, change)
-        elif isinstance(value, Mapping):
-            changed[name] = {key: change(ref) if isinstance(ref, Ref) else ref for key, ref in value.items()}
-    return member._replace(**changed)

@@ -18,9 +18,10 @@ from .._matmul import matmul as _matmul
 from ..chain import Chain
 from ..packed import PackedMatrix, pack
 from ..quantized import matmul_integer as _matmul_integer
-from . import lowering, ops
+from . import ops, rowwise
 from .ir import Graph, Node, Value
-from .lowering import Lowering, Unfit
+from .lowering import Lowering
+from .rowwise import Unfit
 from .rules import Array, Attributes
 
 Runner = Callable[[Sequence[Array], Array, Attributes], None]
@@ -188,7 +189,7 @@ def _rows_of(node: Node, graph: Graph) -> _Chained | None:
     """Return a chain of one node; None where it can be none."""
     reads = dict.fromkeys(node.inputs)
     values = {name: graph.values[name] for name in (*reads, node.output)}
-    if len(reads) < len(node.inputs) or not lowering.lowers(node, values) or not lowering.fits([node], values):
+    if len(reads) < len(node.inputs) or not rowwise.lowers(node, values) or not rowwise.fits([node], values):
         return None
     shape = values[node.output].shape
     # Items small enough for several threads, large enough to deal out: about 32 KiB.

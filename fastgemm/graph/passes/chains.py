@@ -13,7 +13,7 @@ from itertools import pairwise
 from ... import cpu
 from ...heuristic import TEAM_FLOPS
 from ...threads import get_num_threads
-from .. import lowering, ops
+from .. import ops, rowwise
 from ..ir import Graph, Node, Value
 
 # The share of L2 that intermediates may take, and the one that weights may: what is read once passes through it too.
@@ -39,7 +39,7 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     made: dict[str, Node] = {}
     inside: set[str] = set()
     for node in graph.nodes:
-        if node.output in inside or not lowering.lowers(node, graph.values):
+        if node.output in inside or not rowwise.lowers(node, graph.values):
             continue
         run = _run(graph, node, inside)
         while len(run) > 1 and block_of(run, graph.values, count, size) is None:
@@ -66,8 +66,8 @@ def _run(graph: Graph, first: Node, inside: set[str]) -> list[Node]:
             or after.inputs[0] != now.name
             or now.name in after.inputs[1:]
             or graph.values[after.output].shape[:-1] != now.shape[:-1]
-            or not lowering.lowers(after, graph.values)
-            or not lowering.fits([*run, after], graph.values)
+            or not rowwise.lowers(after, graph.values)
+            or not rowwise.fits([*run, after], graph.values)
         ):
             return run
         run.append(after)
@@ -93,7 +93,7 @@ def block_of(nodes: Sequence[Node], values: Mapping[str, Value], threads: int, l
     The fewest blocks whose scratch has room and whose number suits the threads.
     """
     shape = values[nodes[-1].output].shape
-    flat = lowering.joined(nodes, values)
+    flat = rowwise.joined(nodes, values)
     items, rows = (1, math.prod(shape[:-1])) if flat else (math.prod(shape[:-2]), shape[-2])
     fits = max(1, int(l2 * SHARE) // _scratch_row(nodes, values))
     weights = sum(values[node.inputs[1]].nbytes for node in nodes if node.kind == ops.PRODUCT) // (1 if flat else items)

@@ -1,0 +1,72 @@
+"""Which operations work on rows, and can be members of a chain.
+
+Every node of a chain makes rows of its output from the same rows of its first operand, so that blocks of rows are
+independent.  Leading axes count items; where no operand tells them apart they are rows as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from .. import registry
+from . import ops
+from .ir import Node, Value
+
+_FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
+ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
+_MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
+_HALVES = ("float16", "bfloat16")
+ROW_TYPES = tuple(registry.ROW_TYPES.values())
+
+
+def lowers(node: Node, values: Mapping[str, Value]) -> bool:
+    """Whether a node can be a member of a chain: asked of types and shapes, not of strides."""
+    out, reads = values[node.output], [values[name] for name in node.inputs]
+    kind = out.dtype.name
+    half = kind in _HALVES
+    if len(out.shape) < 2 or out.size == 0 or any(value.size == 0 for value in reads):
+        return False
+    if node.op == "qlinear":
+        return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
+    if node.op == "quantize":
+        return reads[0].dtype.name in ROW_TYPES and all(value.is_constant and value.size == 1 for value in reads[1:])
+    if reads[0].dtype != out.dtype:
+        return False
+    if kind not in _FINISHED and not half:
+        return False
+    if node.op in ("matmul", "linear"):
+        if half and "residual" in node.attributes.get("terms", ()) and kind not in ROW_TYPES:
+            return False
+        whole = all(value.shape[-1:] == out.shape[-1:] for value in reads[2:])
+        return whole and reads[0].shape[:-1] == out.shape[:-1] and len(reads[1].shape) <= len(out.shape)
+    if node.op in ROWS:
+        known = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
+        last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
+        whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
+        return kind in ROW_TYPES and last and whole and not known
+    return node.op in _MAPS and (not half or kind in ROW_TYPES)
+
+
+def fits(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
+    """Whether all operands of a chain but weights and vectors have its leading axes, at most two of them longer than 1.
+
+    A chain without those can have any number of leading axes: they are rows.
+    """
+    shape = values[nodes[-1].output].shape
+    return joined(nodes, values) or sum(size != 1 for size in shape[:-2]) <= 2
+
+
+def joined(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
+    """Whether leading axes can be counted as rows: one weight for all, and vectors."""
+    for node in nodes:
+        for at, name in enumerate(node.inputs[1:], 1):
+            shape = values[name].shape
+            weight = at == 1 and node.kind == ops.PRODUCT
+            if math.prod(shape[: -2 if weight else -1]) != 1 and (weight or shape != values[node.output].shape):
+                return False
+    return True
+
+
+class Unfit(ValueError):
+    """Kernels do not take these nodes as a chain: they run one by one."""

@@ -1,0 +1,78 @@
+"""Scratch of a chain: references to rows between members are placed when all members are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..chain import SCRATCH, Finish, Ref
+from . import planner
+from .planner import Birth, Death
+
+
+class Scratch:
+    """Rows that members of a chain hand to each other; their references have slots below `SCRATCH` until `placed`."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+
+    def rows(self, columns: int, dtype: str) -> Ref:
+        """Return a reference to rows of so many numbers."""
+        size = item_size(dtype)
+        row = -(-columns * size // planner.ALIGNMENT) * planner.ALIGNMENT
+        # Rows at a distance of whole kilobytes would share a few sets of the caches.
+        row += planner.ALIGNMENT * (row % 1024 == 0)
+        self._rows.append(row)
+        return Ref(SCRATCH - len(self._rows), dtype, 0, (), row, size)
+
+    def placed(self, members: Sequence[Any], block: int) -> tuple[list[Any], int]:
+        """Return members with their scratch at its final place for blocks of so many rows, and its bytes."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for at, member in enumerate(members):
+            for ref in _refs(member):
+                if ref.slot < SCRATCH:
+                    first.setdefault(ref.slot, at)
+                    last[ref.slot] = at
+        events: list[Birth | Death] = []
+        for at in range(len(members)):
+            born = [slot for slot, birth in first.items() if birth == at]
+            events += [Birth(str(slot), self._rows[SCRATCH - slot - 1] * block) for slot in born]
+            events += [Death(str(slot)) for slot, death in last.items() if death == at]
+        plan = planner.place(events, prefer="warm")
+
+        def moved(ref: Ref) -> Ref:
+            return ref if ref.slot >= SCRATCH else ref._replace(slot=SCRATCH, offset=plan.offsets[str(ref.slot)])
+
+        return [_with_refs(member, moved) for member in members], plan.total
+
+
+def item_size(dtype: str) -> int:
+    """Return the bytes of a number; NumPy does not know bfloat16 by name."""
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def _refs(member: Any) -> list[Ref]:
+    found: list[Ref] = []
+
+    def seen(ref: Ref) -> Ref:
+        found.append(ref)
+        return ref
+
+    _with_refs(member, seen)
+    return found
+
+
+def _with_refs(member: Any, change: Callable[[Ref], Ref]) -> Any:
+    """Return a member with every reference changed."""
+    changed = {}
+    for name, value in member._asdict().items():
+        if isinstance(value, Ref):
+            changed[name] = change(value)
+        elif isinstance(value, Finish):
+            changed[name] = _with_refs(value, change)
+        elif isinstance(value, Mapping):
+            changed[name] = {key: change(ref) if isinstance(ref, Ref) else ref for key, ref in value.items()}
+    return member._replace(**changed)
