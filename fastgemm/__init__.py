@@ -21,6 +21,8 @@ The way of a call::
         |
      kernels                kernels/                 templates x registry.py, one module a tier
 
+`fastgemm.graph` compiles whole graphs of such calls: `from fastgemm import graph`.
+
 ``python -m fastgemm.tune`` finds better configurations for given shapes and writes them to the database.
 """
 

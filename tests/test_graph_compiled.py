@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -168,3 +171,59 @@ def test_threads(threads: int) -> None:
     np.testing.assert_allclose(fg.compile(graph, threads=threads)(x=x), want, rtol=1e-4, atol=1e-4)
     with fastgemm.threads(threads):
         np.testing.assert_allclose(fg.compile(graph)(x=x), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.timeout(120, method="thread")
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("before", [True, False])
+def test_after_a_fork(fusion: str, before: bool) -> None:
+    """A child runs what its parent compiled, whether the parent had run it (and packed its weights) or not."""
+    graph = mlp((100, 300, 200, 10), 150)
+    x = numbers((150, 100), "f4")
+    want = fg.compile(graph, fusion=fusion, threads=2)(x=x)
+    compiled = fg.compile(graph, fusion=fusion, threads=2)
+    if before:
+        compiled(x=x)
+    pid = os.fork()
+    if pid == 0:
+        code = 3
+        try:
+            # A child computes with one thread, which may cut a sum in other places.
+            code = 0 if np.allclose(compiled(x=x), want, rtol=1e-4, atol=1e-4) else 1
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.005)
+    else:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(status) == 0
+    np.testing.assert_array_equal(compiled(x=x), want)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_first_calls_from_many_threads(fusion: str) -> None:
+    """All come before the weights are packed."""
+    x = numbers((24, 13), "f4")
+    graph = mlp((13, 64, 32, 8), 24)
+    want = fg.compile(graph, fusion=fusion)(x=x)
+    for _ in range(5):
+        compiled = fg.compile(graph, fusion=fusion)
+        with ThreadPoolExecutor(8) as pool:
+            assert all(np.array_equal(got, want) for got in pool.map(lambda _, run=compiled: run(x=x), range(16)))
+
+
+def test_the_report() -> None:
+    text = fg.compile(attention(2, 9, 3, 12)).explain()
+    assert "matmul > masked_softmax > matmul" in text
+    assert "0 copies of 0 bytes" in text
+    text = fg.compile(mlp((13, 32, 16, 8), 24), fusion="fine").explain()
+    assert "workspace: 4608 bytes a call" in text
+    assert "in output y" in text

@@ -2,12 +2,14 @@
 
 builder.py      writes a Graph by hand
 ir.py           Graph, Node, Value: checked when made, never changed
-ops.py          the table of operations; shapes by rules.py, NumPy meanings by meanings.py
+ops.py          the table of operations; shapes by rules*.py, NumPy meanings by meanings.py
 reference.py    the oracle: a graph's meaning, node by node in NumPy
 storage.py      where values lie: views share the memory of their source
-passes/         each Graph -> Graph: fusion, folding, layouts, copies
+passes/         each Graph -> Graph, in an order of their own (PASSES): fusion, folding, layouts, chains, copies
 planner.py      buffers in one block of memory, by their lives
 runners.py      how one node runs; steps.py: a program of them
+rowwise.py      what can be a member of a chain; lowering.py makes a `fastgemm.chain.Chain`, scratch.py its memory
+scheduling.py   the published heuristic for splits, a source of plans beside ours
 compiled.py     compile(): a callable, thread-safe graph; explain.py says what it does
 from_onnx.py    reads a graph from an ONNX file; onnx_*.py are its parts
 """

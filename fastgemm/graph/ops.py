@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import registry
-from . import meanings, rules
+from . import meanings, rules, rules_products
 from .rules import Array, Attributes, Spec
 
 # Kinds, which is what the passes ask for.
@@ -62,12 +62,12 @@ _QUANTISED = {**_FINISH, "terms": REQUIRED, "dtype": "float32", "y_scale": None,
 OPS: dict[str, Op] = {
     op.name: op
     for op in (
-        Op("matmul", PRODUCT, (2, 2), rules.matmul, meanings.matmul, {"dtype": None, "packed": False}),
-        Op("matmul_integer", PRODUCT, (2, 4), rules.matmul_integer, meanings.matmul_integer),
+        Op("matmul", PRODUCT, (2, 2), rules_products.matmul, meanings.matmul, {"dtype": None, "packed": False}),
+        Op("matmul_integer", PRODUCT, (2, 4), rules_products.matmul_integer, meanings.matmul_integer),
         # Made by the passes: activation(a @ b + terms), where terms names the operands from the third on.
-        Op("linear", PRODUCT, (2, 4), rules.linear, meanings.linear, _FINISH),
+        Op("linear", PRODUCT, (2, 4), rules_products.linear, meanings.linear, _FINISH),
         # Made by the passes: a product of bytes with what its sums are multiplied by and what is added to them.
-        Op("qlinear", PRODUCT, (3, 4), rules.qlinear, meanings.qlinear, _QUANTISED),
+        Op("qlinear", PRODUCT, (3, 4), rules_products.qlinear, meanings.qlinear, _QUANTISED),
         *_activations(),
         *(
             Op(name, ELEMENTWISE, (1, 1), rule, meanings.unary(name), {}, (0,))
@@ -113,9 +113,9 @@ OPS: dict[str, Op] = {
         Op("concat", COPY, (1, 1 << 16), rules.concat, meanings.concat, {"axis": REQUIRED}),
         Op("gather", COPY, (2, 2), rules.gather, meanings.gather, {"axis": 0}),
         Op("chain", CHAIN, (1, 64), rules.chain, meanings.chain, {"body": REQUIRED, "block": REQUIRED}),
-        Op("cast", QUANTISE, (1, 1), rules.cast, meanings.cast, {"dtype": REQUIRED}),
-        Op("quantize", QUANTISE, (2, 3), rules.quantize, meanings.quantize, {"axis": -1, "dtype": None}),
-        Op("dequantize", QUANTISE, (2, 3), rules.dequantize, meanings.dequantize, {"axis": -1}),
+        Op("cast", QUANTISE, (1, 1), rules_products.cast, meanings.cast, {"dtype": REQUIRED}),
+        Op("quantize", QUANTISE, (2, 3), rules_products.quantize, meanings.quantize, {"axis": -1, "dtype": None}),
+        Op("dequantize", QUANTISE, (2, 3), rules_products.dequantize, meanings.dequantize, {"axis": -1}),
     )
 }
 

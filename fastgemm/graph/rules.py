@@ -14,7 +14,6 @@ from .. import numpy_types
 
 Array = NDArray[Any]
 Attributes = Mapping[str, Any]
-_BYTES = (np.dtype("i1"), np.dtype("u1"))
 
 
 class Spec(NamedTuple):
@@ -115,14 +114,16 @@ def floating(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return inputs[0]
 
 
-def _together(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def together(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape that shapes broadcast to; ValueError where they do not."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ValueError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
 
 
-def _one_type(specs: Sequence[Spec]) -> np.dtype[Any]:
+def one_type(specs: Sequence[Spec]) -> np.dtype[Any]:
+    """Return the type that all have; TypeError where they differ."""
     kinds = {spec.dtype for spec in specs}
     if len(kinds) > 1:
         raise TypeError(f"operands are of types {' and '.join(sorted(map(str, kinds)))}: cast one")
@@ -131,85 +132,14 @@ def _one_type(specs: Sequence[Spec]) -> np.dtype[Any]:
 
 def broadcast(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Operands of one type, broadcast against each other."""
-    return Spec(_together([spec.shape for spec in inputs]), _one_type(inputs))
+    return Spec(together([spec.shape for spec in inputs]), one_type(inputs))
 
 
 def where(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Choose between two operands of one type by a bool."""
     if inputs[0].dtype != np.dtype(bool):
         raise TypeError(f"the condition is {inputs[0].dtype}, not bool")
-    return Spec(_together([spec.shape for spec in inputs]), _one_type(inputs[1:]))
-
-
-# ---- products -------------------------------------------------------------------------------------------------------
-
-
-def _product(inputs: Sequence[Spec]) -> tuple[int, ...]:
-    a, b = inputs[0].shape, inputs[1].shape
-    if len(a) < 2 or len(b) < 2:
-        raise ValueError(f"multiplies matrices and stacks of them, not shapes {a} and {b}")
-    if a[-1] != b[-2]:
-        raise ValueError(f"shapes {a} and {b}: {a[-1]} columns meet {b[-2]} rows")
-    return (*_together([a[:-2], b[:-2]]), a[-2], b[-1])
-
-
-def matmul(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Operands of one type; the result has it too, or the wider one that ``dtype`` asks for."""
-    kind = _one_type(inputs[:2])
-    asked = attributes.get("dtype")
-    result = kind if asked is None else dtype_of(asked)
-    if kind in _BYTES and asked is None:
-        raise TypeError(f"a product of {kind} overflows: matmul_integer sums in int32")
-    wider = is_half(kind) and result == np.dtype("f4")
-    if result != kind and not wider:
-        raise TypeError(f"no product of {kind} is {result}")
-    return Spec(_product(inputs), result)
-
-
-def matmul_integer(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Bytes, and their zero points; int32."""
-    for spec in inputs:
-        if spec.dtype not in _BYTES:
-            raise TypeError(f"is for int8 and uint8, not {spec.dtype}")
-    for spec, operand, what in zip(inputs[2:], inputs, "ab", strict=False):
-        if spec.dtype != operand.dtype or math.prod(spec.shape) != 1:
-            raise ValueError(f"the zero point of {what} must be one {operand.dtype}")
-    return Spec(_product(inputs), np.dtype("i4"))
-
-
-def linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """A product and what follows it."""
-    made = matmul(inputs[:2], attributes)
-    terms = attributes["terms"]
-    if len(terms) != len(inputs) - 2:
-        raise ValueError(f"terms {terms} name {len(terms)} operands after the first two, there are {len(inputs) - 2}")
-    if tuple(terms) not in ((), ("bias",), ("residual",), ("bias", "residual")):
-        raise ValueError(f"terms may be bias and residual in this order, not {terms}")
-    for name, spec in zip(terms, inputs[2:], strict=True):
-        if spec.dtype != made.dtype:
-            raise TypeError(f"the {name} is {spec.dtype}, the product {made.dtype}")
-        fits = spec.shape == made.shape[-1:] if name == "bias" else _together([spec.shape, made.shape]) == made.shape
-        if not fits:
-            raise ValueError(f"{name} of shape {spec.shape} does not fit a product of shape {made.shape}")
-    return made
-
-
-def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Bytes, and for each column a scale and a bias."""
-    single = np.dtype("f4")
-    terms = attributes["terms"]
-    shape = _product(inputs)
-    if inputs[0].dtype not in _BYTES or inputs[1].dtype not in _BYTES:
-        raise TypeError(f"is for int8 and uint8, not {inputs[0].dtype} and {inputs[1].dtype}")
-    if tuple(terms) != ("scale", "bias")[: len(inputs) - 2]:
-        raise ValueError(f"terms must be scale, or scale and bias, for {len(inputs) - 2} operands, not {terms}")
-    for name, spec in zip(terms, inputs[2:], strict=True):
-        if spec != Spec(shape[-1:], single):
-            raise ValueError(f"the {name} is {spec.dtype} {spec.shape}, not {single} {shape[-1:]}")
-    kind = dtype_of(attributes["dtype"])
-    if kind != single and (kind not in _BYTES or attributes["y_scale"] is None):
-        raise TypeError(f"makes float32, or bytes of a scale, not {kind}")
-    return Spec(shape, kind)
+    return Spec(together([spec.shape for spec in inputs]), one_type(inputs[1:]))
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -224,7 +154,7 @@ def along_axis(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
 def masked_softmax(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Floats and what is added to them first."""
     made = along_axis(inputs, attributes)
-    if len(inputs) > 1 and (_one_type(inputs) != made.dtype or _together([made.shape, inputs[1].shape]) != made.shape):
+    if len(inputs) > 1 and (one_type(inputs) != made.dtype or together([made.shape, inputs[1].shape]) != made.shape):
         raise ValueError(f"a mask of shape {inputs[1].shape} does not fit {made.shape}")
     return made
 
@@ -298,7 +228,7 @@ def slice_(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
 def broadcast_to(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Axes of length one repeated."""
     shape = _whole("shape", attributes["shape"])
-    if _together([inputs[0].shape, shape]) != shape:
+    if together([inputs[0].shape, shape]) != shape:
         raise ValueError(f"cannot broadcast {inputs[0].shape} to {shape}")
     return Spec(shape, inputs[0].dtype)
 
@@ -311,7 +241,7 @@ def concat(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     if len(rest) > 1:
         raise ValueError(f"shapes {', '.join(map(str, shapes))} differ in more than axis {axis}")
     made = (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
-    return Spec(made, _one_type(inputs))
+    return Spec(made, one_type(inputs))
 
 
 def gather(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
@@ -321,47 +251,6 @@ def gather(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     if inputs[1].dtype.kind not in "iu":
         raise TypeError(f"entries are named by whole numbers, not {inputs[1].dtype}")
     return Spec((*shape[:axis], *inputs[1].shape, *shape[axis + 1 :]), inputs[0].dtype)
-
-
-# ---- types ----------------------------------------------------------------------------------------------------------
-
-
-def cast(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Another type."""
-    return Spec(inputs[0].shape, dtype_of(attributes["dtype"]))
-
-
-def _channels(inputs: Sequence[Spec], attributes: Attributes) -> None:
-    shape = inputs[0].shape
-    for spec in inputs[1:]:
-        if math.prod(spec.shape) == 1:
-            continue
-        (axis,) = axes_of(attributes["axis"], len(shape))
-        if spec.shape != shape[axis : axis + 1]:
-            raise ValueError(f"scales and zero points are one number or ({shape[axis]},), not {spec.shape}")
-
-
-def quantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Floats to bytes; the zero point's type, or ``dtype``, is the result's."""
-    if not is_float(inputs[0].dtype) or inputs[1].dtype != inputs[0].dtype:
-        raise TypeError(f"takes floats and scales of their type, not {inputs[0].dtype} and {inputs[1].dtype}")
-    asked = attributes["dtype"]
-    kind = inputs[2].dtype if len(inputs) > 2 else np.dtype("u1") if asked is None else dtype_of(asked)
-    if kind not in _BYTES or (asked is not None and dtype_of(asked) != kind):
-        raise TypeError(f"makes int8 or uint8, of the zero point's type, not {kind if asked is None else asked}")
-    _channels(inputs, attributes)
-    return Spec(inputs[0].shape, kind)
-
-
-def dequantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Bytes or sums of 32 bits to the floats that they stand for, of the scale's type."""
-    kind = inputs[0].dtype
-    if kind not in (*_BYTES, np.dtype("i4")) or not is_float(inputs[1].dtype):
-        raise TypeError(f"takes int8, uint8 or int32 and floats as scales, not {kind} and {inputs[1].dtype}")
-    if len(inputs) > 2 and inputs[2].dtype != kind:
-        raise TypeError(f"the zero point is {inputs[2].dtype}, the numbers {kind}")
-    _channels(inputs, attributes)
-    return Spec(inputs[0].shape, inputs[1].dtype)
 
 
 def chain(inputs: Sequence[Spec], attributes: Attributes) -> Spec:

@@ -1,0 +1,124 @@
+"""Rules of shape and type for products and for changes of type: see `rules`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .rules import Attributes, Spec, axes_of, dtype_of, is_float, is_half, one_type, together
+
+_BYTES = (np.dtype("i1"), np.dtype("u1"))
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+
+def _product(inputs: Sequence[Spec]) -> tuple[int, ...]:
+    a, b = inputs[0].shape, inputs[1].shape
+    if len(a) < 2 or len(b) < 2:
+        raise ValueError(f"multiplies matrices and stacks of them, not shapes {a} and {b}")
+    if a[-1] != b[-2]:
+        raise ValueError(f"shapes {a} and {b}: {a[-1]} columns meet {b[-2]} rows")
+    return (*together([a[:-2], b[:-2]]), a[-2], b[-1])
+
+
+def matmul(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Operands of one type; the result has it too, or the wider one that ``dtype`` asks for."""
+    kind = one_type(inputs[:2])
+    asked = attributes.get("dtype")
+    result = kind if asked is None else dtype_of(asked)
+    if kind in _BYTES and asked is None:
+        raise TypeError(f"a product of {kind} overflows: matmul_integer sums in int32")
+    wider = is_half(kind) and result == np.dtype("f4")
+    if result != kind and not wider:
+        raise TypeError(f"no product of {kind} is {result}")
+    return Spec(_product(inputs), result)
+
+
+def matmul_integer(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Bytes, and their zero points; int32."""
+    for spec in inputs:
+        if spec.dtype not in _BYTES:
+            raise TypeError(f"is for int8 and uint8, not {spec.dtype}")
+    for spec, operand, what in zip(inputs[2:], inputs, "ab", strict=False):
+        if spec.dtype != operand.dtype or math.prod(spec.shape) != 1:
+            raise ValueError(f"the zero point of {what} must be one {operand.dtype}")
+    return Spec(_product(inputs), np.dtype("i4"))
+
+
+def linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """A product and what follows it."""
+    made = matmul(inputs[:2], attributes)
+    terms = attributes["terms"]
+    if len(terms) != len(inputs) - 2:
+        raise ValueError(f"terms {terms} name {len(terms)} operands after the first two, there are {len(inputs) - 2}")
+    if tuple(terms) not in ((), ("bias",), ("residual",), ("bias", "residual")):
+        raise ValueError(f"terms may be bias and residual in this order, not {terms}")
+    for name, spec in zip(terms, inputs[2:], strict=True):
+        if spec.dtype != made.dtype:
+            raise TypeError(f"the {name} is {spec.dtype}, the product {made.dtype}")
+        fits = spec.shape == made.shape[-1:] if name == "bias" else together([spec.shape, made.shape]) == made.shape
+        if not fits:
+            raise ValueError(f"{name} of shape {spec.shape} does not fit a product of shape {made.shape}")
+    return made
+
+
+def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Bytes, and for each column a scale and a bias."""
+    single = np.dtype("f4")
+    terms = attributes["terms"]
+    shape = _product(inputs)
+    if inputs[0].dtype not in _BYTES or inputs[1].dtype not in _BYTES:
+        raise TypeError(f"is for int8 and uint8, not {inputs[0].dtype} and {inputs[1].dtype}")
+    if tuple(terms) != ("scale", "bias")[: len(inputs) - 2]:
+        raise ValueError(f"terms must be scale, or scale and bias, for {len(inputs) - 2} operands, not {terms}")
+    for name, spec in zip(terms, inputs[2:], strict=True):
+        if spec != Spec(shape[-1:], single):
+            raise ValueError(f"the {name} is {spec.dtype} {spec.shape}, not {single} {shape[-1:]}")
+    kind = dtype_of(attributes["dtype"])
+    if kind != single and (kind not in _BYTES or attributes["y_scale"] is None):
+        raise TypeError(f"makes float32, or bytes of a scale, not {kind}")
+    return Spec(shape, kind)
+
+
+# ---- types ----------------------------------------------------------------------------------------------------------
+
+
+def cast(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Another type."""
+    return Spec(inputs[0].shape, dtype_of(attributes["dtype"]))
+
+
+def _channels(inputs: Sequence[Spec], attributes: Attributes) -> None:
+    shape = inputs[0].shape
+    for spec in inputs[1:]:
+        if math.prod(spec.shape) == 1:
+            continue
+        (axis,) = axes_of(attributes["axis"], len(shape))
+        if spec.shape != shape[axis : axis + 1]:
+            raise ValueError(f"scales and zero points are one number or ({shape[axis]},), not {spec.shape}")
+
+
+def quantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Floats to bytes; the zero point's type, or ``dtype``, is the result's."""
+    if not is_float(inputs[0].dtype) or inputs[1].dtype != inputs[0].dtype:
+        raise TypeError(f"takes floats and scales of their type, not {inputs[0].dtype} and {inputs[1].dtype}")
+    asked = attributes["dtype"]
+    kind = inputs[2].dtype if len(inputs) > 2 else np.dtype("u1") if asked is None else dtype_of(asked)
+    if kind not in _BYTES or (asked is not None and dtype_of(asked) != kind):
+        raise TypeError(f"makes int8 or uint8, of the zero point's type, not {kind if asked is None else asked}")
+    _channels(inputs, attributes)
+    return Spec(inputs[0].shape, kind)
+
+
+def dequantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Bytes or sums of 32 bits to the floats that they stand for, of the scale's type."""
+    kind = inputs[0].dtype
+    if kind not in (*_BYTES, np.dtype("i4")) or not is_float(inputs[1].dtype):
+        raise TypeError(f"takes int8, uint8 or int32 and floats as scales, not {kind} and {inputs[1].dtype}")
+    if len(inputs) > 2 and inputs[2].dtype != kind:
+        raise TypeError(f"the zero point is {inputs[2].dtype}, the numbers {kind}")
+    _channels(inputs, attributes)
+    return Spec(inputs[0].shape, inputs[1].dtype)
