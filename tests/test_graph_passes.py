@@ -70,6 +70,19 @@ def test_views_are_joined_and_dropped() -> None:
     assert after.outputs == ("y", "z")
 
 
+def test_heads_folded_into_the_batch_are_one_transpose() -> None:
+    """As PyTorch exports attention: strides can say the whole, not each of its steps."""
+    build = Builder()
+    x = build.exp(build.input("x", (6, 3, 48), "float32"))
+    part = build.slice(x, starts=(0, 0, 16), stops=(6, 3, 32))
+    build.output(build.softmax(part.reshape(6, 6, 8).transpose(1, 0, 2).reshape(3, 2, 6, 8)), "y")
+    graph = build.graph()
+    assert count(passes.copies(graph))[0] == 1
+    after = applied("views", graph)
+    assert operations(after) == ["exp", "slice", "reshape", "transpose", "softmax"]
+    assert count(passes.copies(after))[0] == 0
+
+
 def test_views_keep_what_the_caller_knows() -> None:
     build = Builder()
     x = build.input("x", (2, 3), "float32")
@@ -197,6 +210,20 @@ def test_copies() -> None:
     assert operations(after).count("copy") == 2
     assert count(after) == (2, 192)
     assert operations(applied("copies", after)).count("copy") == 2, "nothing is left for a second time"
+
+
+def test_transposes_sink_behind_products() -> None:
+    build = Builder()
+    x = build.input("x", (4, 6, 8), "float32").transpose(1, 0, 2)
+    y = build.relu(x @ numbers((8, 10), "f4", 1) + np.ones(10, "f4")) @ numbers((10, 3), "f4", 2)
+    build.output(build.exp(y.transpose(1, 0, 2)), "y")
+    after = applied("sinking", BY_NAME["epilogues"](build.graph()), 1e-6)
+    assert operations(after) == ["linear", "matmul", "exp"]
+    build = Builder()
+    x = build.input("x", (4, 6, 8), "float32")
+    build.output(x.transpose(0, 2, 1) @ numbers((6, 3), "f4"), "columns move too")
+    build.output(x.transpose(1, 0, 2) @ build.input("w", (6, 8, 3), "float32"), "a weight for each")
+    assert operations(applied("sinking", build.graph())) == ["transpose", "matmul"] * 2
 
 
 def test_weights_are_packed() -> None:

@@ -14,6 +14,7 @@ from .layouts import layouts
 from .quantised import quantised
 from .recognise import recognise
 from .scales import scales
+from .sinking import sinking
 from .views import views
 from .weights import weights
 
@@ -46,6 +47,7 @@ PASSES = (
     Pass("epilogues", epilogues, "fine"),
     Pass("quantised", quantised, "fine"),
     Pass("fold_rest", fold_rest, "fine"),
+    Pass("sinking", sinking, "fine"),
     Pass("layouts", layouts, "fine"),
     Pass("weights", weights, "fine"),
     Pass("chains", chains, "full"),

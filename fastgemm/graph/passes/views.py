@@ -1,4 +1,8 @@
-"""views: reshapes and transposes that follow each other become one, and those that do nothing none."""
+"""views: reshapes and transposes that follow each other become one, and those that do nothing none.
+
+A reshape that only splits axes goes before the transpose that it follows, where it meets the reshape that had joined
+them: heads that were folded into the batch, turned over and taken apart again are one transpose, which strides can say.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from .rewriting import Rewriting, swapped
 
 def views(graph: Graph) -> Graph:
     """Return the graph with the fewest view operations, and without `identity`."""
-    return _joined(_without_identity(graph))
+    return _joined(_split_first(_joined(_without_identity(graph))))
 
 
 def _without_identity(graph: Graph) -> Graph:
@@ -27,6 +31,52 @@ def _without_identity(graph: Graph) -> Graph:
             return _without_identity(turned.changed([n for n in turned.nodes if n.op != "identity" or n.output != source
                                                      or n.inputs != (node.output,)]))  # fmt: skip
     return graph
+
+
+def _split_first(graph: Graph) -> Graph:
+    made = Rewriting(graph)
+    for node in graph.nodes:
+        before = graph.producer(node.inputs[0])
+        if node.op != "reshape" or before is None or before.op != "transpose":
+            made.keep(node)
+            continue
+        shape = graph.values[before.output].shape
+        groups = split(shape, graph.values[node.output].shape)
+        if groups is None:
+            made.keep(node)
+            continue
+        perm = before.attributes.get("perm") or _reversed(made, before.output)
+        # The groups of axes as they stood before the transpose, and where each of their axes goes.
+        source = [groups[perm.index(axis)] for axis in range(len(perm))]
+        starts = [sum(map(len, source[:axis])) for axis in range(len(source))]
+        turned = tuple(starts[axis] + at for axis in perm for at in range(len(source[axis])))
+        parts = made.make("reshape", [before.inputs[0]], stem=f"{node.output}_split", shape=sum(source, ()))
+        made.make("transpose", [parts], node.output, perm=turned)
+    return made.done()
+
+
+def split(shape: tuple[int, ...], wanted: tuple[int, ...]) -> list[tuple[int, ...]] | None:
+    """Return the axes that each axis of a shape is split into; None where a reshape does something else.
+
+    Examples
+    --------
+    >>> from fastgemm.graph.passes.views import split
+    >>> split((6, 4), (2, 3, 4)), split((6, 4), (4, 6))
+    ([(2, 3), (4,)], None)
+    """
+    groups, at = [], 0
+    for size in shape:
+        begin, product = at, 1
+        while at < len(wanted) and (product < size or at == begin) and 0 not in shape:
+            product *= wanted[at]
+            at += 1
+        if product != size or at == begin:
+            return None
+        groups.append(tuple(wanted[begin:at]))
+    if any(size != 1 for size in wanted[at:]) or not groups:
+        return None
+    groups[-1] += tuple(wanted[at:])
+    return groups
 
 
 def _joined(graph: Graph) -> Graph:
