@@ -20,7 +20,7 @@ from . import ops
 from .ir import Node, Value
 from .rowwise import ROWS, Unfit, joined
 from .rules import Array
-from .scratch import Scratch
+from .scratch import Scratch, item_size
 
 
 class Geometry(NamedTuple):
@@ -181,7 +181,14 @@ class Lowering:
         made = self._map(x, columns, self._finish(node.op, node), after is None)
         return made if made.dtype == wanted else self._cast(made, columns, self._target(after is None, columns, wanted))
 
+    def _adjacent(self, *refs: Ref | None) -> None:
+        """Refuse rows whose numbers do not lie side by side: only the operands of products may."""
+        for ref in refs:
+            if ref is not None and ref.column != item_size(ref.dtype):
+                raise Unfit("numbers of a row that do not lie side by side")
+
     def _cast(self, x: Ref, columns: int, out: Ref) -> Ref:
+        self._adjacent(x, out)
         self._members.append(Rows("cast", columns, x, out))
         return out
 
@@ -209,6 +216,7 @@ class Lowering:
             packed = pack(weight.data, rows=self.geometry.block)
             b = packed if packed.panels is not None else b
         c = self._target(last, columns, wanted)
+        self._adjacent(c, beside)
         self._members.append(Product(columns, weight.shape[-2], a, b, c, finish))
         return c
 
@@ -262,6 +270,7 @@ class Lowering:
             out = self._outside(self.result)
         else:
             out = x if x.slot < SCRATCH else self._scratch.rows(columns, x.dtype)
+        self._adjacent(x, out)
         self._members.append(Map(columns, x, out, Finish(activation)))
         return out
 
@@ -280,6 +289,7 @@ class Lowering:
             params = {"scale": node.attributes.get("scale", 1.0)}
             if len(node.inputs) > 1:
                 vectors = {"mask": self._mask(node.inputs[1], columns)}
+        self._adjacent(x, out, *vectors.values())
         self._members.append(Rows(ROWS[node.op], columns, x, out, params, vectors))
         return out
 

@@ -147,6 +147,11 @@ def seen(base: Array, place: Place, spec: Spec) -> Array:
     return np.ndarray(spec.shape, spec.dtype, memory, place.offset, place.strides)
 
 
+def is_adjacent(value: Value, place: Place) -> bool:
+    """Whether the numbers of a row lie side by side."""
+    return not value.shape or value.shape[-1] == 1 or place.strides[-1] == value.dtype.itemsize
+
+
 def lengths(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     """Return the strides of axes that have any length: those of the others mean nothing."""
     return [] if 0 in shape else [stride for size, stride in zip(shape, strides, strict=True) if size != 1]

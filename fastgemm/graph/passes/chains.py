@@ -13,8 +13,9 @@ from itertools import pairwise
 from ... import cpu
 from ...heuristic import TEAM_FLOPS
 from ...threads import get_num_threads
-from .. import ops, rowwise
+from .. import ops, rowwise, storage
 from ..ir import Graph, Node, Value
+from ..storage import Place
 
 # The share of L2 that intermediates may take, and the one that weights may: what is read once passes through it too.
 SHARE, WEIGHTS = 0.5, 0.75
@@ -38,10 +39,12 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     size = cpu.caches().l2 if l2 is None else l2
     made: dict[str, Node] = {}
     inside: set[str] = set()
+    places = storage.places(graph)
+    able = {node.output for node in graph.nodes if _is_able(graph, node, places)}
     for node in graph.nodes:
-        if node.output in inside or not rowwise.lowers(node, graph.values):
+        if node.output in inside or node.output not in able:
             continue
-        run = _run(graph, node, inside)
+        run = _run(graph, node, able - inside)
         while len(run) > 1 and block_of(run, graph.values, count, size) is None:
             run.pop()
         block = block_of(run, graph.values, count, size)
@@ -53,7 +56,20 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     return graph.changed(nodes)
 
 
-def _run(graph: Graph, first: Node, inside: set[str]) -> list[Node]:
+def _is_able(graph: Graph, node: Node, places: Mapping[str, Place | None]) -> bool:
+    """Whether a node can be a member where its operands lie: only products read and write columns far apart."""
+    if not rowwise.lowers(node, graph.values):
+        return False
+    free = (0, 1) if node.kind == ops.PRODUCT else ()
+    far = [
+        name
+        for at, name in enumerate((*node.inputs, node.output))
+        if at not in free and (place := places[name]) is not None and not storage.is_adjacent(graph.values[name], place)
+    ]
+    return not far
+
+
+def _run(graph: Graph, first: Node, able: set[str]) -> list[Node]:
     """Nodes from one on, each the only reader of the rows that the one before makes."""
     run = [first]
     while True:
@@ -62,11 +78,10 @@ def _run(graph: Graph, first: Node, inside: set[str]) -> list[Node]:
         if (
             after is None
             or now.layout is not None
-            or after.output in inside
+            or after.output not in able
             or after.inputs[0] != now.name
             or now.name in after.inputs[1:]
             or graph.values[after.output].shape[:-1] != now.shape[:-1]
-            or not rowwise.lowers(after, graph.values)
             or not rowwise.fits([*run, after], graph.values)
         ):
             return run

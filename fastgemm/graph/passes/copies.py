@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from .. import ops, storage
 from ..ir import Graph, Node, Value, fresh
 
 
 def copies(graph: Graph) -> Graph:
     """Return the graph with the copies that its views and outputs need, and no others."""
-    return _of_outputs(_of_views(graph))
+    return _of_outputs(_of_views(_dense(graph)))
+
+
+def _dense(graph: Graph) -> Graph:
+    """Lay out constants without gaps, which is done once."""
+    gaps = [value for value in graph.values.values() if value.data is not None and storage.dense(value.data) is None]
+    made = [replace(value, data=np.ascontiguousarray(value.data).reshape(value.shape)) for value in gaps]
+    return graph.changed(graph.nodes, made) if made else graph
 
 
 def _of_views(graph: Graph) -> Graph:

@@ -6,7 +6,7 @@ them: heads that were folded into the batch, turned over and taken apart again a
 
 from __future__ import annotations
 
-from .. import ops, storage
+from .. import ir, ops, storage
 from ..ir import Graph, Node
 from .rewriting import Rewriting, swapped
 
@@ -26,10 +26,10 @@ def _without_identity(graph: Graph) -> Graph:
         source = node.inputs[0]
         inner = graph.producer(source) is not None and source not in graph.outputs
         if node.op == "identity" and inner and graph.values[source].spec == graph.values[node.output].spec:
-            # What makes its source makes the output itself.
+            # What makes its source makes the output itself, and whoever reads either reads that.
             turned = swapped(graph, source, node.output)
-            return _without_identity(turned.changed([n for n in turned.nodes if n.op != "identity" or n.output != source
-                                                     or n.inputs != (node.output,)]))  # fmt: skip
+            rest = [ir.renamed(one, {source: node.output}) for one in turned.nodes if one.outputs != (source,)]
+            return _without_identity(turned.changed(rest))
     return graph
 
 
