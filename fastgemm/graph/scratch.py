@@ -67,7 +67,7 @@ def _refs(member: Any) -> list[Ref]:
 
 def _with_refs(member: Any, change: Callable[[Ref], Ref]) -> Any:
     """Return a member with every reference changed."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for name, value in member._asdict().items():
         if isinstance(value, Ref):
             changed[name] = change(value)
