@@ -189,6 +189,16 @@ def test_layouts_save_the_reorder_of_attention() -> None:
     )
 
 
+def test_an_output_is_stored_as_its_source_reads_it() -> None:
+    """The shapes are the same, the order is not."""
+    build = Builder()
+    build.output(build.relu(build.input("x", (2, 1, 2), "float32")).transpose(2, 1, 0), "y")
+    compiled = fg.compile(build.graph(), fusion="fine")
+    assert count(compiled.graph) == (0, 0)
+    x = np.arange(4, dtype="f4").reshape(2, 1, 2)
+    assert compiled(x=x).tolist() == x.transpose(2, 1, 0).tolist()
+
+
 def test_a_reorder_between_products_is_none() -> None:
     """What one product makes, the next reads turned over and in another shape."""
     build = Builder()

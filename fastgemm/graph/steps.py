@@ -107,9 +107,9 @@ class Program:
         filled = []
         for (name, place), known in zip(self.places.items(), table, strict=True):
             if known is None:
-                # The caller's array may have the shape of a view of the root, as whole as the root is.
+                # The caller's array may have the shape and the order of a view of the root, as whole as the root is.
                 base, spec = arrays[place.root], self.graph.values[name].spec
-                own = place.root == name and base.shape == spec.shape
+                own = place.root == name and base.shape == spec.shape and base.strides == place.strides
                 known = base if own else storage.seen(base, place, spec)
             filled.append(known)
         return filled
