@@ -36,7 +36,7 @@ from fastgemm.tune.nests import Experience
 TABLES = Path(__file__).parent / "tables"
 
 # The paper's own, then what is quick enough for ten seeds; any other that works on every space may be named.
-USUAL = ("gbfs", "na2c", "xgb", "rnn", "model", "ga", "cmaes", "random")
+USUAL = ("auto", "gbfs", "na2c", "xgb", "rnn", "model", "ga", "cmaes", "random")
 CLAIMS = {"xgb": 24, "rnn": 40}
 
 

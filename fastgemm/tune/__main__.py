@@ -93,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
         return 2
     options = parser.parse_args(arguments)
+    options.strategy = options.strategy or ("tpe" if options.storage else "auto")
     if options.quick:
         _hurry(options)
     try:
@@ -151,8 +152,9 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--strategy",
         choices=strategies.names(),
-        default="tpe",
-        help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names()) + " (default: tpe)",
+        default=None,
+        help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names())
+        + " (default: auto, or tpe with --storage)",
     )
     how.add_argument("--trials", type=values.count, metavar="N", help="configurations to measure for each shape")
     how.add_argument(

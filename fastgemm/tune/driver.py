@@ -20,6 +20,7 @@ from .. import database
 from ..problem import Config, Problem, Record
 from . import journal
 from .compare import FINALISTS, Verdict, final
+from .drift import Pace
 from .journal import Entry
 from .measure import Measurement, Runner
 from .space import Space
@@ -49,14 +50,20 @@ class Trials:
     runner: Runner
     progress: Callable[[Measurement], None] = lambda measurement: None
     results: dict[Config, Measurement] = field(default_factory=dict)
+    pace: Pace | None = None
 
     def costs(self, configs: Sequence[Config]) -> list[float]:
         """Seconds of each configuration; what is not known yet is measured."""
         for config in configs:
             if config not in self.results:
                 (measurement,) = self.runner.measure([config])
+                measurement = self.pace.scaled(measurement) if self.pace else measurement
                 self.results[config] = measurement
                 self.progress(measurement)
+                if self.pace:
+                    self.pace.look(config, self.results)
+        if any(config not in self.results for config in configs):  # forgotten, because the machine's pace has changed
+            return self.costs(configs)
         return [self.results[config].seconds for config in configs]
 
     def ranking(self) -> list[Config]:
@@ -97,6 +104,7 @@ def tune(
     seed: int = 0,
     progress: Callable[[Measurement], None] = lambda measurement: None,
     known: Record | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Entry:
     """Search a problem's space and judge the best that was found against the heuristic's, the space's start.
 
@@ -115,6 +123,7 @@ def tune(
     if first.outcome != "ok":
         detail = f"the heuristic's configuration: {first.outcome}, {first.detail}"
         return dataclasses.replace(about, trials=1, failures=1, detail=detail)
+    trials.pace = Pace(runner, space.start, first.seconds, say)
     if known is not None:
         trials.costs([known.config])
     search(space, strategy, trials, budget, random.Random(seed))

@@ -83,7 +83,7 @@ def run(problems: list[Problem], options: Namespace) -> int:
                 log.add(problem, measurement, strategy.name)
 
             with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-                yield driver.tune(space, runner, informed, budget, options.seed, trial, known), known
+                yield driver.tune(space, runner, informed, budget, options.seed, trial, known, watch.say), known
 
     told = Chronicle()
     with report.Watch(len(waiting), options.quiet, deadline, told) as watch:

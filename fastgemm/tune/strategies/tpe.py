@@ -6,6 +6,7 @@ knows which sizes are next to each other.
 
 from __future__ import annotations
 
+import math
 import warnings
 from random import Random
 from typing import Any
@@ -18,12 +19,15 @@ from .. import storage as studies
 from ..search_space import Point, SearchSpace
 from ..space import Space
 from . import Search
-from ._studies import explored
 
 TRIALS = 48
 
 # Before the estimator says anything it needs a picture of the space; the heuristic's is one of these.
 STARTUP = 12
+
+# It proposes what it likes again and again.  After so many known proposals in a row it is given a configuration that it
+# has not seen.
+STUCK = 8
 
 # Of what others have found in a study, so many are measured here too: one of them may win the final.
 CARRIED = 3
@@ -33,6 +37,8 @@ STUDIES = True
 
 def search(space: Space, rng: Random, storage: optuna.storages.BaseStorage | None = None) -> Search:
     """Ask the estimator for one configuration at a time and tell it the logarithm of the cost.
+
+    Coordinates that are no configuration, and configurations that fail, are told as failed trials.
 
     With a storage the study goes on from what any process has told it, and others may be at it too.
     """
@@ -48,7 +54,30 @@ def search(space: Space, rng: Random, storage: optuna.storages.BaseStorage | Non
     for carried in _carried(study, space):
         yield [carried]
     study.enqueue_trial(space.encode(space.start), skip_if_exists=True)
-    yield from explored(study, space, rng, _suggest)
+    unseen = space.shuffled(rng)
+    seen: set[Any] = set()
+    known = 0
+    while len(seen) < len(space):
+        if known >= STUCK:
+            study.enqueue_trial(space.encode(next(config for config in unseen if config not in seen)))
+            known = 0
+        trial = study.ask()
+        config = space.decode(_suggest(trial, space))
+        if config is None:
+            study.tell(trial, state=TrialState.FAIL)
+            known += 1
+            continue
+        known = known + 1 if config in seen else 0
+        seen.add(config)
+        try:
+            (cost,) = yield [config]
+        except GeneratorExit:
+            study.tell(trial, state=TrialState.FAIL)  # nobody will measure it
+            raise
+        if math.isinf(cost):
+            study.tell(trial, state=TrialState.FAIL)
+        else:
+            study.tell(trial, math.log(cost))
 
 
 def _carried(study: optuna.Study, space: Space) -> list[Config]:
