@@ -123,6 +123,36 @@ def test_a_database_that_cannot_be_written_is_refused_before_the_first_measureme
     assert "Traceback" not in made.stderr
 
 
+# ---- the papers' space
+
+
+@pytest.mark.parametrize("strategy", ["gbfs", "auto"])
+def test_nested_tilings_are_searched_and_nothing_is_recorded(tmp_path, strategy):
+    path = tmp_path / "tuning.json"
+    arguments = ("--shapes", "64x32x128", "--threads", 1, "--space", "nested", "--trials", 30, "--strategy", strategy)
+    made = tune(*arguments, "--db", path)
+    assert made.returncode == 0, made.stderr
+    assert "64x32x128 float32 1 thread: m=" in made.stdout
+    assert "after 31 trials" in made.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--shapes", "60x32x64", "--threads", "1"], "powers of two"),
+        (["--shapes", "64x32x64", "--threads", "1", "--dtype", "float64"], "float32"),
+        (["--shapes", "64x32x64", "--threads", "1", "--resume"], "records nothing"),
+        (["--shapes", "64x32x64", "--threads", "1", "--strategy", "tpe"], "own space"),
+    ],
+)
+def test_what_nested_tilings_cannot_do(arguments, reason, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--space", "nested"])
+    assert stop.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
 # ---- records and routes
 
 

@@ -55,6 +55,9 @@ examples:
   small shapes: kernels of their own, compiled on this machine into your cache folder
     python -m fastgemm.tune --shapes 8x8x8 16x4x12x1000 --threads 1 --specialize
 
+  a strategy of the papers on the papers' own search space, half a million tilings of one product
+    python -m fastgemm.tune --shapes 512x512x512 --threads 1 --space nested --strategy gbfs --trials 484
+
   the records: list, check, merge, export and prune them
     python -m fastgemm.tune db --help
 
@@ -106,9 +109,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("no shapes; give --shapes, --shapes-file or --from-log")
     try:
         with _extras():
-            from . import session
+            from . import nested_search, session
 
+            if options.space == "nested":
+                if why := next(filter(None, map(nested_search.misfit, problems)), None):
+                    parser.error(f"--space nested: {why}")
+                if options.specialize or options.storage or options.resume or options.report or options.dry_run:
+                    parser.error("--space nested records nothing and takes --strategy, --trials, --seconds and --seed")
+                if options.strategy == "tpe":
+                    parser.error("--space nested: tpe is for the kernels' own space")
             try:
+                if options.space == "nested":
+                    return nested_search.run(problems, options)
                 return session.preview(problems, options) if options.dry_run else session.run(problems, options)
             except session.Refused as error:
                 print(f"{PROG}: {error}", file=sys.stderr)
@@ -155,6 +167,13 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names())
         + " (default: auto, or tpe with --storage)",
+    )
+    how.add_argument(
+        "--space",
+        choices=("own", "nested"),
+        default="own",
+        help="own: the configurations of the kernels; nested: the papers' tilings in ten loops, a million of them for "
+        "a shape, to see strategies at work (float32, powers of two, --threads 1; nothing is recorded)",
     )
     how.add_argument("--trials", type=values.count, metavar="N", help="configurations to measure for each shape")
     how.add_argument(

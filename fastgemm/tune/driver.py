@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from .. import database
 from ..problem import Config, Problem, Record
@@ -23,6 +24,7 @@ from .compare import FINALISTS, Verdict, final
 from .drift import Pace
 from .journal import Entry
 from .measure import Measurement, Runner
+from .search_space import SearchSpace
 from .space import Space
 from .strategies import Strategy
 
@@ -72,7 +74,7 @@ class Trials:
         return [m.config for m in sorted(ran, key=lambda m: m.seconds)]
 
 
-def search(space: Space, strategy: Strategy, trials: Trials, budget: Budget, rng: random.Random) -> None:
+def search(space: SearchSpace[Any], strategy: Strategy, trials: Trials, budget: Budget, rng: random.Random) -> None:
     """Run a strategy until it ends or the budget does.
 
     Trials are counted from here on: what was measured before, the heuristic's configuration, is extra.
