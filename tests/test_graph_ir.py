@@ -143,6 +143,7 @@ def value(name: str, data: Any = None) -> Value:
         ([Node("relu", ("x",), ("y",))], [value("x"), Value("y", (3,), np.dtype("f4"))], ["y"], "declared as"),
         ([], [*map(value, "xy")], ["y"], "no node makes output 'y'"),
         ([], [value("x", [1, 2])], ["x"], "input 'x' is a constant"),
+        ([], [value("x")], ["x", "x"], "an output is named twice"),
         ([Node("relu", ("x",), ("y", "z"))], [*map(value, "xyz")], ["y"], "2 outputs"),
         ([Node("relu", ("c",), ("y",))], [value("x"), Value("c", (3,), np.dtype("f4"), np.ones(2, "f4")), value("y")],
          ["y"], "constant 'c' holds"),

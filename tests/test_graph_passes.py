@@ -389,6 +389,27 @@ def test_attention_becomes_a_chain() -> None:
     assert bodies(after) == [["matmul", "masked_softmax", "matmul"]]
 
 
+@pytest.mark.parametrize("shape", [(9, 9), (1, 1, 9, 9), (2, 1, 9, 9), (2, 3, 9, 9), (9,), (2, 3, 1, 9), (1, 9, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_masks_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
+    """A row for all, rows of their own, one for each batch or head; those that kernels do not take as well."""
+    build = Builder()
+    kind = dtype_of(dtype)
+    q, k, v = (build.input(name, (2, 3, 9, 8), kind) for name in "qkv")
+    mask = np.where(np.random.default_rng(1).random(shape) < 0.4, -np.inf, 0.25).astype(kind)
+    mask[..., 0] = 0
+    chances = build.softmax(q @ k.transpose(0, 1, 3, 2) * 0.5 + build.input("m", shape, kind))
+    build.output(chances @ v, "y")
+    graph = build.graph()
+    inputs = {**inputs_of(graph), "m": mask}
+    want = reference.run(graph, inputs, precise=True)["y"]
+    for fusion in passes.FUSIONS:
+        got = fg.compile(graph, fusion=fusion, threads=1).run(inputs)["y"].astype("f8")
+        assert np.abs(got - want).max() < (1e-5 if dtype == "float32" else 5e-2)
+    chained = bodies(fg.compile(graph, threads=1).graph)
+    assert chained == ([["matmul", "masked_softmax", "matmul"]] if shape[-1] == 9 else [])
+
+
 def test_what_limits_a_chain() -> None:
     ready = passes.apply(mlp((64, 64, 64), 512), "fine")
 
@@ -437,6 +458,26 @@ def test_a_block_of_an_encoder(dtype: str) -> None:
     for fusion in passes.FUSIONS:
         got = fg.compile(graph, fusion=fusion).run(inputs)["y"].astype("f8")
         assert np.abs(got - want).max() <= bound * np.abs(want).max()
+
+
+def test_casts_belong_to_the_chain_of_their_product() -> None:
+    build = Builder()
+    x = build.input("x", (20, 16), "float32")
+    half = dtype_of("bfloat16")
+    y = build.relu(build.cast(x, dtype="bfloat16") @ numbers((16, 24), half, 1))
+    y = y @ numbers((24, 8), half, 2)
+    build.output(build.cast(y, dtype="float32"), "y")
+    few = build.input("b", (20, 16), "int8")
+    floats = build.dequantize(few, np.float32(0.5), np.array(3, "i1")) @ numbers((16, 8), "f4", 3)
+    build.output(build.relu(floats), "z")
+    graph = build.graph()
+    compiled = fg.compile(graph, threads=1)
+    assert sorted(bodies(compiled.graph)) == [["cast", "linear", "matmul", "cast"], ["dequantize", "linear"]]
+    inputs = inputs_of(graph)
+    want, got = reference.run(graph, inputs, precise=True), compiled.run(inputs)
+    assert all(step.run.made is not None for step in compiled._program.steps)
+    np.testing.assert_allclose(got["y"], want["y"], rtol=0.05, atol=0.4)
+    np.testing.assert_allclose(got["z"], want["z"], rtol=1e-5, atol=1e-3)
 
 
 def test_chains_run_by_kernels() -> None:

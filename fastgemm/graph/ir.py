@@ -216,6 +216,8 @@ class Graph:
         known = set(self.inputs)
         if len(known) != len(self.inputs):
             raise GraphError(f"an input is named twice: {', '.join(self.inputs)}")
+        if len(set(self.outputs)) != len(self.outputs):
+            raise GraphError(f"an output is named twice: {', '.join(self.outputs)}")
         for name in (*self.inputs, *self.outputs):
             if name not in self.values:
                 raise GraphError(f"there is no value {name!r}, which is named as an input or output")

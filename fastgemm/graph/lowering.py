@@ -174,6 +174,8 @@ class Lowering:
             return self._bytes(node, x, columns, after is None)
         if node.op == "quantize":
             return self._quantized(node, x, columns, after is None)
+        if node.op in ("cast", "dequantize"):
+            return self._converted(node, x, columns, self._target(after is None, columns, kind))
         if node.kind == ops.PRODUCT:
             return self._product(node, x, columns, after is None, wanted)
         if node.op in ROWS:
@@ -255,14 +257,21 @@ class Lowering:
         return made
 
     def _quantized(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
-        out = self.values[node.output]
-        scale, zero = (self.values[name].data for name in (*node.inputs[1:], node.inputs[1])[:2])
-        assert scale is not None
-        assert zero is not None
-        made = self._target(last, columns, out.dtype.name)
-        point = int(zero.reshape(())) if len(node.inputs) > 2 else 0
-        self._cast(x, columns, made._replace(scale=float(scale.reshape(())), zero=point))
+        made = self._target(last, columns, self.values[node.output].dtype.name)
+        scale, zero = self._scale(node)
+        self._cast(x, columns, made._replace(scale=scale, zero=zero))
         return made
+
+    def _converted(self, node: Node, x: Ref, columns: int, made: Ref) -> Ref:
+        if node.op == "dequantize":
+            scale, zero = self._scale(node)
+            x = x._replace(scale=scale, zero=zero)
+        return self._cast(x, columns, made)
+
+    def _scale(self, node: Node) -> tuple[float, int]:
+        scale, *zero = (self.values[name].data for name in node.inputs[1:])
+        assert scale is not None
+        return float(scale.reshape(())), 0 if not zero or zero[0] is None else int(zero[0].reshape(()))
 
     def _map(self, x: Ref, columns: int, activation: tuple[Any, ...] | None, last: bool) -> Ref:
         x = self._as(x, columns, "float32" if x.dtype == "bfloat16" else x.dtype)

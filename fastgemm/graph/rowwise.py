@@ -31,6 +31,10 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
         return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
     if node.op == "quantize":
         return reads[0].dtype.name in ROW_TYPES and all(value.is_constant and value.size == 1 for value in reads[1:])
+    if node.op in ("cast", "dequantize"):
+        kinds = {reads[0].dtype.name, kind}
+        one = all(value.is_constant and value.size == 1 for value in reads[1:])
+        return kinds <= set(ROW_TYPES) and one and (node.op == "dequantize" or kinds <= {"float32", "bfloat16"})
     if reads[0].dtype != out.dtype:
         return False
     if kind not in _FINISHED and not half:
