@@ -7,6 +7,7 @@ The way of a call::
     dot, tensordot, einsum  products.py, einstein.py, each contraction by _contraction.pyx
     qlinear_matmul          quantized.py, mixed.py   results of another type than the operands: _mixed.pyx
     pack                    packed.py, _packed.pyx   a right operand in the kernels' layout, once
+    Chain                   chain.py, _chain.pyx     steps for one block of rows after another; kernels/rows.pyx.tp
     linear                  layer.py, epilogues.py; what follows the product is in kernels/epilogue.pyx.tp
         |
      Problem                problem.py               dtype, sizes, layout, threads

@@ -182,7 +182,7 @@ cdef class Chain:
     cdef Py_ssize_t outer[MAX_OUTER]
     cdef readonly Py_ssize_t rows, block, scratch, workspace
     cdef Py_ssize_t rest
-    cdef list slots         # by slot: [dtype, lowest byte, byte behind the highest, written]
+    cdef list slots         # by slot: [dtype's name, lowest byte, byte behind the highest, written, dtype seen last]
     cdef list keeps         # objects whose memory members point to
     cdef object shape
 
@@ -249,10 +249,10 @@ cdef class Chain:
         else:
             while len(self.slots) <= ref.slot:
                 self.slots.append(None)
-            slot = self.slots[ref.slot] or [dtype, low, high, False]
+            slot = self.slots[ref.slot] or [dtype, low, high, False, None]
             if slot[0] != dtype:
                 raise TypeError(f"slot {ref.slot} is {slot[0]} for one member and {dtype} for another")
-            self.slots[ref.slot] = [dtype, min(low, slot[1]), max(high, slot[2]), slot[3] or written]
+            self.slots[ref.slot] = [dtype, min(low, slot[1]), max(high, slot[2]), slot[3] or written, None]
         made.slot, made.offset, made.row, made.column = ref.slot, ref.offset, ref.row, ref.column
         for i in range(MAX_OUTER):
             made.steps[i] = steps[i]
@@ -418,8 +418,8 @@ cdef class Chain:
         """
         cdef work_t work
         cdef cnp.ndarray array
-        cdef int failed, most = threads_now()
-        cdef Py_ssize_t total
+        cdef int failed, d, most = threads_now()
+        cdef Py_ssize_t total, i, lowest, highest, reach
         if threads is not None:
             most = min(max(1, threads), most)
         if len(arrays) < len(self.slots):
@@ -428,15 +428,26 @@ cdef class Chain:
         for i, slot in enumerate(self.slots):
             if slot is None:
                 continue
-            dtype, low, high, written = slot
-            if type(arrays[i]) is not np.ndarray or arrays[i].dtype.name != dtype:
+            dtype, low, high, written, seen = slot
+            if not cnp.PyArray_CheckExact(arrays[i]):
                 raise TypeError(f"slot {i} must be an ndarray of {dtype}")
             array = arrays[i]
+            # NumPy makes a dtype's name anew each time it is asked (2 us); the objects are mostly the same.
+            if <object>cnp.PyArray_DESCR(array) is not seen:
+                if array.dtype.name != dtype:
+                    raise TypeError(f"slot {i} must be an ndarray of {dtype}")
+                slot[4] = array.dtype
             if not cnp.PyArray_ISBEHAVED_RO(array) or written and not cnp.PyArray_ISWRITEABLE(array):
                 raise ValueError(f"the array of slot {i} is read-only or not aligned")
-            lowest = sum([min(0, (n - 1) * s) for n, s in zip(arrays[i].shape, arrays[i].strides)])
-            highest = sum([max(0, (n - 1) * s) for n, s in zip(arrays[i].shape, arrays[i].strides)])
-            highest = highest + cnp.PyArray_ITEMSIZE(array) if arrays[i].size else 0
+            lowest, highest = 0, cnp.PyArray_ITEMSIZE(array)
+            for d in range(cnp.PyArray_NDIM(array)):
+                reach = (cnp.PyArray_DIM(array, d) - 1) * cnp.PyArray_STRIDE(array, d)
+                if reach < 0:
+                    lowest += reach
+                else:
+                    highest += reach
+            if cnp.PyArray_SIZE(array) == 0:
+                lowest = highest = 0
             if low < lowest or high > highest:
                 raise ValueError(f"the chain reaches bytes {low} to {high} of slot {i}, it has {lowest} to {highest}")
             work.slots[i] = cnp.PyArray_BYTES(array)

@@ -28,6 +28,21 @@ def _erf(x: Array) -> Array:
     return np.asarray(flat, np.result_type(x, np.float16) if x.dtype.kind in "biu" else x.dtype).reshape(np.shape(x))
 
 
+def _k_tanh(x: Array) -> Array:
+    given = np.asarray(x)
+    floating = given if given.dtype.kind == "f" else given.astype("f8")
+    with np.errstate(over="ignore"):
+        single = floating.astype(np.float32)
+    bits = single.view(np.uint32).astype(np.int64)
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    rounded = (bits & 0x7FFF0000).astype(np.uint32).view(np.float32)
+    exponent, shift, added = np.array(registry.K_TANH).T[:, bits >> 20 & 31]
+    found = (((exponent << 7) + ((bits >> 16 & 127) >> shift) + added) << 16).astype(np.uint32).view(np.float32)
+    found = np.where(rounded < 0.25, rounded, np.where(rounded > 3.75, np.float32(1), found))
+    made: Array = np.where(np.isnan(single), single, np.copysign(found, single)).astype(floating.dtype)
+    return made
+
+
 @cache
 def meaning(name: str) -> Callable[..., Array]:
     """Return the NumPy function of an activation: ``f(x, p, q)``.
@@ -40,7 +55,8 @@ def meaning(name: str) -> Callable[..., Array]:
     array([0., 3., 6.])
     """
     # The text is the registry's own: it stands there beside the kernel's, so that one row says both.
-    function: Callable[..., Array] = eval(f"lambda x, p, q: {registry.epilogue(name).meaning}", {"np": np, "erf": _erf})
+    names = {"np": np, "erf": _erf, "k_tanh": _k_tanh}
+    function: Callable[..., Array] = eval(f"lambda x, p, q: {registry.epilogue(name).meaning}", names)
     return function
 
 

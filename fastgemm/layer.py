@@ -45,7 +45,8 @@ def linear(
         (out,), or one number.
     activation : str or tuple, optional
         ``"relu"``, ``"leaky_relu"`` (slope 0.01), ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"``,
-        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``.  A tuple gives the numbers:
+        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``, ``"k_tanh"`` (tanh in the precision of
+        bfloat16, by a table: off by up to 0.009).  A tuple gives the numbers:
         ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
     residual : array_like, optional
         Broadcast to the result's shape and added before the activation.

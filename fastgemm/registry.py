@@ -225,6 +225,17 @@ EPILOGUES = (
     Epilogue("erf", 9, (), "erf(x)", "erf(x)"),
     Epilogue("clip", 10, (("p", 0.0), ("q", 6.0)), "below(above(x, p), q)", "np.minimum(np.maximum(x, p), q)"),
     Epilogue("scale", 11, (("p", 1.0),), "x * p", "x * p"),
+    Epilogue("k_tanh", 12, (), "k_tanh(x)", "k_tanh(x)"),
+)
+# tanh of bfloat16 by a table (K-TanH, arXiv 1909.07729): the number itself below 0.25, 1 above 3.75, and between them
+# an exponent, how far the mantissa is shifted, and what is added to it, for each two low bits of the exponent and three
+# high ones of the mantissa.
+K_TANH = (
+    (126, 2, 119), (126, 4, 122), (126, 4, 123), (126, 4, 123), (126, 6, 126), (126, 6, 126), (126, 6, 126),
+    (126, 6, 126), (125, 1, 1), (125, 0, -4), (125, 0, -6), (125, 0, -7), (125, 0, -10), (125, 0, -12), (125, 0, -15),
+    (125, 0, -18), (125, 0, 112), (126, 1, -4), (126, 1, -1), (126, 1, 2), (126, 1, 3), (126, 1, 4), (126, 1, 4),
+    (126, 1, 4), (126, 0, 65), (126, 1, 72), (126, 1, 73), (126, 1, 73), (126, 2, 88), (126, 2, 89), (126, 2, 89),
+    (126, 4, 110),
 )
 class RowOp(NamedTuple):
     """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32.

@@ -181,6 +181,63 @@ def test_products_of_other_types(tier: registry.Isa, names: tuple[str, str]) -> 
         np.testing.assert_array_equal(out.astype("f8"), want.astype(out.dtype).astype("f8"))
 
 
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize("right", ["int8", "uint8"])
+def test_quantised_products(tier: registry.Isa, left: str, right: str) -> None:
+    """Bytes times bytes, to bytes again with relu, and to float32 with an activation; scales by column, zeros."""
+    rng = np.random.default_rng(1)
+    m, n, k, block = 21, 70, 45, 8
+    a = rng.integers(0, 90, (m, k)).astype(left)
+    b = rng.integers(0, 90, (k, n)).astype(right)
+    scale, shift = rng.uniform(1e-4, 2e-3, n).astype("f4"), rng.uniform(-3, 3, n).astype("f4")
+    bias, residual = normal((n,), "f4", 3), normal((m, n), "f4", 4)
+    for a_zero, b_zero in ((0, 0), (7, 0), (3, 5), (0, 2)):
+        sums = (a.astype("i8") - a_zero) @ (b.astype("i8") - b_zero)
+        for b_ref in (ref(1, b, zero=b_zero), fastgemm.pack(b, zero_point=b_zero)):
+            x = ref(0, a, block, zero=a_zero)
+            for dtype, zero, low in (("uint8", 10, 10), ("int8", -3, None), ("uint8", 0, 0)):
+                out = np.empty((m, n), dtype)
+                limits = np.iinfo(dtype)
+                for factor, add in ((scale, shift), (float(scale[0]), None)):
+                    product = Product(n, k, x, b_ref, ref(2, out, block, zero=zero), None, factor, add, low)
+                    Chain([product], blocks(m, block), m, block).run([a, b, out])
+                    factors = np.broadcast_to(np.float32(factor), n).astype("f8")
+                    want = np.rint(sums * factors + ((0 if add is None else add.astype("f8")) + zero))
+                    want = np.clip(want, limits.min if low is None else low, limits.max).astype(dtype)
+                    assert np.abs(out.astype("i4") - want.astype("i4")).max() <= 1
+                    assert (out != want).mean() < 0.01
+            floats = np.empty((m, n), "f4")
+            finish = Finish("silu", Ref(3, F4, column=4), ref(4, residual, block))
+            product = Product(n, k, x, b_ref, ref(2, floats, block), finish, scale)
+            Chain([product], blocks(m, block), m, block).run([a, b, floats, bias, residual])
+            z = sums * scale.astype("f8") + bias + residual
+            np.testing.assert_allclose(floats, z / (1 + np.exp(-z)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_halves_are_finished_before_they_are_rounded(tier: registry.Isa, name: str) -> None:
+    if not registry.supported(registry.dtype(name), tier):
+        pytest.skip(f"{tier.name} has no kernels for {name}")
+    kind = dtype_of(name)
+    for m, n, k in ((21, 70, 45), (1, 70, 300), (5, 33, 5000)):
+        a, b = normal((m, k), "f4", 1).astype(kind), (normal((k, n), "f4", 2) / k**0.5).astype(kind)
+        bias, residual = normal((n,), "f4", 3), normal((m, n), "f4", 4)
+        block = min(8, m)
+        for b_ref in (ref(1, b), fastgemm.pack(b)):
+            out = np.empty((m, n), kind)
+            finish = Finish("tanh", Ref(3, F4, column=4), ref(4, residual, block))
+            product = Product(n, k, ref(0, a, block), b_ref, ref(2, out, block), finish)
+            Chain([product], blocks(m, block), m, block).run([a, b, out, bias, residual])
+            want = np.tanh(a.astype("f8") @ b.astype("f8") + bias + residual)
+            eps = float(ml_dtypes.finfo(kind).eps)
+            # One rounding, and the sums' own.
+            assert np.all(np.abs(out.astype("f8") - want) <= 0.51 * eps * np.abs(want) + 1e-6 * k**0.5 + eps * 1e-3)
+        got = fastgemm.linear(a, b.T, bias.astype(kind), activation="tanh", residual=residual.astype(kind))
+        assert got.dtype == kind
+        want = np.tanh(a.astype("f8") @ b.astype("f8") + bias.astype(kind).astype("f8") + residual.astype(kind))
+        assert np.all(np.abs(got.astype("f8") - want) <= 0.51 * eps * np.abs(want) + 1e-6 * k**0.5 + eps * 1e-3)
+
+
 def test_maps() -> None:
     x, residual, bias = normal((9, 20), "f4", 1), normal((9, 20), "f4", 2), normal((20,), "f4", 3)
     out = np.empty_like(x)
@@ -188,7 +245,8 @@ def test_maps() -> None:
         what = epilogues.activation(row.name)
         finish = Finish(row.name, Ref(2, F4, column=4), ref(1, residual, 4))
         Chain([Map(20, ref(0, x, 4), ref(3, out, 4), finish)], (3,), 9, 4).run([x, residual, bias, out])
-        want = epilogues.meaning(row.name)(x.astype("f8") + bias + residual, what.p, what.q)
+        sums = x + bias + residual
+        want = epilogues.meaning(row.name)(sums if row.name == "k_tanh" else sums.astype("f8"), what.p, what.q)
         np.testing.assert_allclose(out, want, rtol=3e-6, atol=3e-6)
 
 

@@ -20,7 +20,7 @@ from fastgemm.problem import Config, Problem
 TIERS = [tier.name for tier in kernels.runnable()]
 NAMES = [row.name for row in registry.EPILOGUES]
 # Sums and choices: the bits are NumPy's.  The others within 3 units in the last place, or 4 * eps * (1 + |x|).
-EXACT = ("none", "relu", "leaky_relu", "clip", "scale")
+EXACT = ("none", "relu", "leaky_relu", "clip", "scale", "k_tanh")
 ULPS = ("exp", "erf", "tanh")
 # gemm with whole and partial tiles and several blocks of k; gemv both ways and over parts of k; small.
 SIZES = [(37, 50, 70), (61, 131, 2500), (1, 300, 200), (300, 1, 200), (2, 7, 9000), (8, 8, 8), (64, 5, 4), (200, 3, 7),
@@ -91,6 +91,28 @@ def test_table(tier: registry.Isa, name: str, dtype: str) -> None:
                 assert_activation(name, got, product + bias)
                 got = fastgemm.linear(x, weight, bias, activation=given(name), residual=residual)
                 assert_activation(name, got, product + bias + residual)
+
+
+def test_k_tanh_over_all_halves(tier: registry.Isa) -> None:
+    """Every bfloat16: the table's bits, and its accuracy, which is that of the publication's table."""
+    x = (np.arange(1 << 16, dtype="u4") << 16).view("f4")
+    layer.load(tier)
+    got = x.reshape(1, -1).copy()
+    code = registry.epilogue("k_tanh").code
+    _linear.finish_into(tier.level, got, code, None, None, 0.0, 0.0)
+    np.testing.assert_array_equal(got[0], epilogues.meaning("k_tanh")(x, 0, 0))
+    assert not (got[0][~np.isnan(x)].view("u4") & 0xFFFF).any()
+    with np.errstate(invalid="ignore"):
+        inside = (x >= 0.25) & (x <= 3.75)
+    error = np.abs(got[0][inside].astype("f8") - np.tanh(x[inside].astype("f8")))
+    assert inside.sum() == 497
+    assert 0.0089 < error.max() < 0.00893
+    assert 0.00195 < error.mean() < 0.002
+    assert abs(x[inside][error.argmax()] - 0.621) < 1e-3
+    small = np.abs(x) < 0.25
+    np.testing.assert_array_equal(got[0][small], x[small])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got[0][x > 3.75], 1)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

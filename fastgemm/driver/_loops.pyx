@@ -16,7 +16,9 @@ from fastgemm.driver.structs cimport (
 )
 
 cdef enum:
-    READY_AHEAD = 1024      # bytes of a panel that was packed long ago, and comes from memory, to fetch ahead
+    # Bytes of a panel that was packed long ago, and comes from memory, to fetch ahead: a page, where the CPU's own
+    # prefetch stops.
+    READY_AHEAD = 4096
 
 
 cdef void macrokernel(

@@ -9,6 +9,7 @@ and the tests may load others that the CPU can run.
     gemv.pyx.tp   one row of output                       lanes.pxd  several rows in one vector
     small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
     epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors
+    rows.pyx.tp   softmax, layer norm, casts of rows      rows.pxd   rows from and to what they are stored as
 """
 
 from __future__ import annotations

@@ -46,6 +46,41 @@ cdef extern from *:
         return x; \\
     }
     FASTGEMM_BY_LANE(erf, erf)
+    /* K-TanH (registry.K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
+       added, in their places, `shift` how far the mantissa is shifted. */
+    static inline vf32 by_table_f32(vf32 x, const int *base, const int *shift) {
+        bits_f32 w = (bits_f32)x, t, from, by;
+        w = (w + 0x7fff + ((w >> 16) & 1)) & (int)0xffff0000u;
+        const vf32 a = magnitude_f32((vf32)w);
+        t = (w >> 20) & 31;
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+        from = (bits_f32)_mm512_permutex2var_epi32(_mm512_loadu_si512(base), (__m512i)t, _mm512_loadu_si512(base + 16));
+        by = (bits_f32)_mm512_permutex2var_epi32(_mm512_loadu_si512(shift), (__m512i)t, _mm512_loadu_si512(shift + 16));
+    #else
+        for (int i = 0; i < (int)(sizeof x / 4); i++) {
+            from[i] = base[t[i]];
+            by[i] = shift[t[i]];
+        }
+    #endif
+        vf32 made = (vf32)((from + (((w >> 16) & 127) >> by)) << 16);
+        made = if_below_f32(a, (vf32){0} + 0.25f, a, made);
+        made = signed_as_f32(if_f32((bits_f32)(a > 3.75f), (vf32){0} + 1.0f, made), x);
+        return if_f32((bits_f32)(x == x), made, x);
+    }
+    static inline vf64 by_table_f64(vf64 x, const int *base, const int *shift) {
+        enum { N = sizeof(vf64) / sizeof(double) };
+        double lane[N];
+        float some[sizeof(vf32) / sizeof(float)] = {0};
+        vf32 v;
+        memcpy(lane, &x, sizeof x);
+        for (int i = 0; i < N; i++) some[i] = (float)lane[i];
+        memcpy(&v, some, sizeof v);
+        v = by_table_f32(v, base, shift);
+        memcpy(some, &v, sizeof v);
+        for (int i = 0; i < N; i++) lane[i] = some[i];
+        memcpy(&x, lane, sizeof x);
+        return x;
+    }
     /* Of whole numbers of at most 1022: the low bits of n + 1.5 * 2^52 are n. */
     static inline vf64 power_of_two_f64(vf64 n) {
         return (vf64)(((bits_f64)(n + 6755399441055744.0) + 1023) << 52);
@@ -62,6 +97,8 @@ cdef extern from *:
     vf32 signed_as_f32(vf32 x, vf32 of) nogil    # x >= 0 with the sign of the other
     vf32 power_of_two_f32(vf32) nogil
     vf32 of_whole_f32(vf32) nogil
+    vf32 by_table_f32(vf32, const int*, const int*) nogil
+    vf64 by_table_f64(vf64, const int*, const int*) nogil
     vf64 magnitude_f64(vf64) nogil
     vf64 signed_as_f64(vf64 x, vf64 of) nogil
     vf64 power_of_two_f64(vf64) nogil
