@@ -199,7 +199,9 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     Every number type of NumPy has kernels but long double: floats and complex numbers, float16, the integers (exact:
     they wrap as NumPy's do), bool, and bfloat16 of the package ml_dtypes.  Other dtypes are computed by NumPy.
     float16 is summed in float32 and rounded once, and not at all where ``dtype`` or `out` is float32; bfloat16 gives
-    float32, as in NumPy, and is rounded once where ``dtype`` or `out` is bfloat16.  8-bit integers with
+    float32, as in NumPy, and is rounded once where ``dtype`` or `out` is bfloat16.  On a CPU with dot products of
+    bfloat16 those take subnormal numbers (below 1.2e-38) in operands and sums for zero, and round the sum after every
+    product; with the environment variable FASTGEMM_BF16=exact the arithmetic is float32's.  8-bit integers with
     ``dtype=np.int32`` are dot products without a cast.  A real operand beside a complex one is not converted: a zero
     imaginary part that it does not have makes no NaN of an infinity.
     Floating-point errors are reported as `np.errstate` says.

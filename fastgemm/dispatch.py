@@ -166,8 +166,9 @@ def resolve(problem: Problem) -> Decision:
 
 
 def _usable(record: Record, active: str) -> bool:
-    # FASTGEMM_ISA holds for the database too.
-    return record.config.family == "numpy" or record.config.isa == active
+    # FASTGEMM_ISA and FASTGEMM_BF16 hold for the database too.
+    family = record.config.family
+    return family == "numpy" or (record.config.isa == active and kernels.has(family, active))
 
 
 def plan_for(problem: Problem) -> Plan:

@@ -101,16 +101,26 @@ def items(left: Array, right: Array, out: Array) -> list[tuple[Array, Array, Arr
 
 
 def _with_complex(a: Array, b: Array, out: Array | None) -> Array | None:
-    """Return a real matrix times a complex one, or the other way round, as real products of the parts."""
-    if out is not None or not (a.ndim == b.ndim == 2 and a.size and b.size and a.shape[1] == b.shape[0]):
-        return None
+    """Return a real operand times a complex one, or the other way round, as real products of the parts."""
     real, number = (a, b) if b.dtype.kind == "c" else (b, a)
     if number.dtype not in _REAL_OF or _REAL_OF[number.dtype] != real.dtype:
         return None
-    if not (number.dtype.isnative and real.dtype.isnative):
+    if not (number.dtype.isnative and real.dtype.isnative and min(a.ndim, b.ndim) > 1 and a.size and b.size):
         return None
-    made = np.empty((a.shape[0], b.shape[1]), number.dtype)
-    if real is a and number.strides[1] == number.itemsize:
+    try:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return None
+    shape = (*lead, a.shape[-2], b.shape[-1])
+    if a.shape[-1] != b.shape[-2]:
+        return None
+    if out is not None and (
+        out.shape != shape or out.dtype != number.dtype or np.may_share_memory(a, out) or np.may_share_memory(b, out)
+    ):
+        return None
+    made = np.empty(shape, number.dtype) if out is None else out
+    adjacent = number.strides[-1] == made.strides[-1] == number.itemsize
+    if real is a and adjacent and number.flags.aligned and made.flags.behaved:
         # Interleaved parts are twice as many columns.
         _matmul.matmul(a, number.view(real.dtype), out=made.view(real.dtype))
         return made

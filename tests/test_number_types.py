@@ -10,6 +10,7 @@ import hypothesis.extra.numpy as hnp
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import Child
 from hypothesis import strategies as st
 from oracle import dtype_of, same
 
@@ -159,3 +160,15 @@ def test_float16_specials() -> None:
     ]
     for a, b in cases:
         same(lambda f, a=a, b=b: f(a, b))
+
+
+def test_bfloat16_by_float32(child: Child) -> None:
+    """FASTGEMM_BF16=exact leaves the CPU's bfloat16 dot products alone: subnormal numbers count."""
+    code = (
+        "import ml_dtypes, numpy as np, fastgemm\n"
+        "from fastgemm import kernels\n"
+        "a = np.full((4, 64), 1e-39, ml_dtypes.bfloat16); b = np.ones((64, 4), ml_dtypes.bfloat16)\n"
+        "got = fastgemm.matmul(a, b)\n"
+        "print(np.allclose(got, 64 * float(a[0, 0]), rtol=1e-6, atol=0), kernels.has('bf16', 'v4'))"
+    )
+    assert child(code, FASTGEMM_BF16="exact").stdout.split() == ["True", "False"]

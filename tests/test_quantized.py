@@ -260,5 +260,17 @@ def test_real_with_complex(real: str, number: str) -> None:
     same(lambda f: f(b.T, a.T))
     same(lambda f: f(a, b.copy("F")))
     same(lambda f: f(a.copy("F"), b[:, ::2]))
+    # Stacks that broadcast, and outputs of any order.
+    deep, stack = rng.integers(-4, 5, (3, 1, 7, 9)).astype(real), np.stack([b, 2 * b])
+    same(lambda f: f(deep, stack))
+    same(lambda f: f(stack.swapaxes(-1, -2), deep.swapaxes(-1, -2)))
+    for order in "CF":
+        same(lambda f, order=order: f(a, b, np.empty((7, 5), number, order)))
+        same(lambda f, order=order: f(b.T, a.T, out=np.empty((5, 7), number, order)))
+    same(lambda f: f(deep, stack, out=np.empty((3, 2, 5, 7), number).swapaxes(-1, -2)))
+    same(lambda f: f(a, b, out=np.empty((7, 5), "c16")))
+    same(lambda f: f(a[:, :5], b[:5], out=b[:7]))
+    same(lambda f: f(a, b[:4]))
+    same(lambda f: f(a, b, out=np.empty((7, 4), number)))
     infinite = np.full((9, 5), np.inf, number)
     assert not np.isnan(fastgemm.matmul(np.abs(a) + 1, infinite).real).any()

@@ -10,6 +10,10 @@ cdef void macrokernel(
     Py_ssize_t row, const grid_t* rows, Py_ssize_t vec, const grid_t* vecs, Py_ssize_t kc,
     int tail) noexcept nogil
 
+# A product of one block, by a plan that is `whole`, and whether a call of it can be done so.
+cdef bint takes_whole(const plan_t* plan, const call_t* call) noexcept nogil
+cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_space) noexcept nogil
+
 cdef void blocked(
     const plan_t* plan, const call_t* call,
     Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,

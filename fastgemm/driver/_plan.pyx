@@ -287,7 +287,7 @@ cdef class Plan:
         plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none" and not ready
         # Blocks are cut to the problem, then evened out: 1030 steps with KC 1024 run as 515 + 515.
         steps = ceil_div(plan.k, t.group)
-        plan.kc = ceil_div(steps, ceil_div(steps, max(1, <Py_ssize_t>config.kc // t.group)))
+        plan.kc = ceil_div(steps, ceil_div(steps, max(1, ceil_div(config.kc, t.group))))
         rows = ceil_div(plan.m, plan.mr) * plan.mr
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
@@ -297,6 +297,8 @@ cdef class Plan:
             plan.ready = steps + t.appended
         plan.direct = (not plan.pack_b and not ready and plan.kc == plan.k and plan.mc >= plan.m
                        and plan.ncv == vectors and (plan.threads == 1 or plan.split == SPLIT_BATCH))
+        plan.whole = (plan.pack_b and plan.kc == steps and plan.mc >= plan.m and plan.ncv == vectors
+                      and (plan.threads == 1 or plan.split == SPLIT_BATCH))
         if plan.split == SPLIT_M:
             # A piece of rows packs B for itself.
             plan.units, least = plan.m, plan.mc if plan.pack_b else plan.mr

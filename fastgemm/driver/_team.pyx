@@ -3,7 +3,7 @@
 from cython.parallel cimport parallel, threadid
 
 from fastgemm.driver.abi cimport kernels_t, store_t
-from fastgemm.driver._loops cimport blocked, gemv, macrokernel
+from fastgemm.driver._loops cimport blocked, gemv, macrokernel, takes_whole, whole
 from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
     FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start, plan_t, share,
@@ -75,6 +75,9 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
         if plan.direct:
             macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False, 0, 0,
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
+            first += 1
+        elif (plan.batch == 1 or not shared) and takes_whole(plan, &item):
+            whole(plan, &item, space, space + plan.a_bytes)
             first += 1
         else:
             begin = first - i * plan.units

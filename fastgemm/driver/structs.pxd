@@ -56,7 +56,9 @@ cdef struct plan_t:
     Py_ssize_t unit             # columns of a unit of gemv
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
-    grid_t rows, vectors        # a direct product's panels; `vectors` also those of a B that is packed already
+    bint whole                  # one block, packed, all of a product by one thread
+    # Panels of a product that is direct or whole; `vectors` also those of a B that is packed already.
+    grid_t rows, vectors
     int tail                    # live components of C's last vector
     const special_t* special    # a kernel for this very shape, or NULL
 

@@ -202,11 +202,12 @@ cdef extern from *:
     static inline unsigned word_at(const void *p) { unsigned word; memcpy(&word, p, 4); return word; }
     /* The first n bytes of a word, the others 0. */
     static inline unsigned word_part(const void *p, Py_ssize_t n) {
-        unsigned word = 0;
         const unsigned char *byte = (const unsigned char *)p;
+        unsigned short pair;
         if (n >= 4) return word_at(p);
-        for (Py_ssize_t i = 0; i < n; i++) word |= (unsigned)byte[i] << 8 * i;
-        return word;
+        if (n < 2) return n > 0 ? byte[0] : 0;
+        memcpy(&pair, p, 2);
+        return n == 2 ? pair : pair | (unsigned)byte[2] << 16;
     }
     #endif
     """
