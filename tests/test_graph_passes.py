@@ -255,6 +255,11 @@ def test_equal_bits_where_the_order_is_the_same() -> None:
         inputs = inputs_of(graph)
         want = fg.compile(graph, fusion="none").run(inputs)["y"]
         np.testing.assert_array_equal(fg.compile(graph, fusion="fine").run(inputs)["y"], want)
+    for graph in (mlp((13, 512, 256, 128), 32), mlp((479, 1024, 256, 1), 100)):
+        inputs = inputs_of(graph)
+        want = fg.compile(graph, fusion="fine", threads=1).run(inputs)["y"]
+        for threads in (1, 2):
+            np.testing.assert_array_equal(fg.compile(graph, threads=threads).run(inputs)["y"], want)
     graph = attention(2, 16, 2, 16, division=True)  # by 2 * sqrt(2), which rounds otherwise as a factor
     inputs = inputs_of(graph)
     np.testing.assert_allclose(
