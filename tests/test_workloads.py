@@ -18,6 +18,7 @@ if str(BENCH) not in sys.path:
     # At the end: a benchmark's file name must not hide anything that another test imports.
     sys.path.append(str(BENCH))
 
+import cachegrind  # noqa: E402
 import workload_cases  # noqa: E402
 import workload_data  # noqa: E402
 import workload_graph  # noqa: E402
@@ -53,7 +54,23 @@ def computed(work: Workload, name: str, data: Any) -> np.ndarray:
 
 
 def test_examples() -> None:
-    assert doctest.testmod(workload_cases).failed == 0
+    assert doctest.testmod(workload_cases).failed == doctest.testmod(cachegrind).failed == 0
+
+
+def test_what_the_simulator_prints_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    options = cachegrind.parser().parse_args(["--ll", "4M", "--batch", "64"])
+    assert (options.ll, options.batch, options.fusion) == (4 << 20, [64], ["fine", "full"])
+    with pytest.raises(SystemExit):
+        cachegrind.main(["--ll", "many"])
+    assert "256K or 1M" in capsys.readouterr().err
+
+
+def test_the_simulated_process(capsys: pytest.CaptureFixture[str]) -> None:
+    """What runs under the simulator, without it."""
+    asked = {"work": SMALL[0].to_dict(), "fusion": "full", "caches": [1 << 10, 1 << 20], "calls": 2}
+    assert cachegrind.main(["--child", json.dumps(asked)]) == 0
+    first, last = json.loads(capsys.readouterr().out)["model"]
+    assert first > last == 0
 
 
 def test_what_is_timed() -> None:

@@ -10,11 +10,12 @@ planner.py      buffers in one block of memory, by their lives
 runners.py      how one node runs; steps.py: a program of them
 rowwise.py      what can be a member of a chain; lowering.py makes a `fastgemm.chain.Chain`, scratch.py its memory
 scheduling.py   the published heuristic for splits, a source of plans beside ours
+memory.py       the memory model: bytes fetched into each cache level; touches.py: what a step touches
 compiled.py     compile(): a callable, thread-safe graph; explain.py says what it does
 from_onnx.py    reads a graph from an ONNX file; onnx_*.py are its parts
 """
 
-from . import passes, reference
+from . import memory, passes, reference
 from .builder import Builder, Tensor
 from .compiled import CompiledGraph, compile
 from .from_onnx import from_onnx
@@ -30,6 +31,7 @@ __all__ = [
     "Value",
     "compile",
     "from_onnx",
+    "memory",
     "passes",
     "reference",
 ]

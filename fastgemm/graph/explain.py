@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from . import memory
 from .ir import Graph
 from .passes import Applied
 from .steps import Program
@@ -24,7 +25,21 @@ def explain(graph: Graph, program: Program, log: Sequence[Applied]) -> str:
     lines += ["", f"workspace: {program.plan.total} bytes a call; constants: {constants} bytes"]
     for name, offset in program.plan.offsets.items():
         lines.append(f"  {offset:>10}  {graph.value(name)}, {graph.value(name).nbytes} bytes")
+    lines += ["", *_memory(log, program)]
     return "\n".join(lines)
+
+
+def _memory(log: Sequence[Applied], program: Program) -> list[str]:
+    """Return what one call fetches into the caches, of one thread: after each pass that changed it, and by steps."""
+    head = "  ".join(f"{name:>12}" for name in memory.LEVELS)
+    lines, before = [f"bytes fetched, after    {head}"], None
+    for one in log:
+        found = memory.traffic(one.graph)
+        if found != before:
+            lines.append(f"  {one.name:<20}  " + "  ".join(f"{size:>12}" for size in found.total))
+        before = found
+    places = {name: str(program.plan.offsets.get(place.root, place.root)) for name, place in program.places.items()}
+    return [*lines, "", *str(memory.traffic(program.graph, places=places)).splitlines()]
 
 
 def _where(program: Program, root: str) -> str:

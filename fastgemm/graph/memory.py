@@ -1,0 +1,234 @@
+"""The memory model: bytes that a graph fetches into each cache level, step by step, and the copies that it makes.
+
+A cache is taken for a list of arrays by the time of their last use, of which as many bytes are there as it holds.
+What a step reads is fetched where too much was touched since its last use; the two ways through it, then and now, are
+taken to go from its beginning to its end (`Touch.sweep`).  Written lines are fetched as well, as CPUs do.  Lines that
+conflict, prefetching and what is written back are not in it.  `bench/cachegrind.py` holds it against a simulator.
+
+Passes ask `cheapest` to decide between graphs that mean the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .. import cpu
+from . import ops, rowwise, touches
+from .ir import Graph, Node
+from .touches import Touch
+
+# Cycles a byte beyond what the level above costs: Zen 5, one thread, the maximum of float32 arrays of 36 KiB to 256 MiB
+# takes 0.026, 0.035, 0.071 and 0.119 cycles a byte (`python bench/cachegrind.py --rates`).
+CYCLES = (0.009, 0.036, 0.048)
+LEVELS = ("L1", "L2", "L3")
+# Pieces of a chain that are followed one by one; the others are taken to be like the later half of these.
+FOLLOWED = 16
+
+
+class Fetched(NamedTuple):
+    """Bytes fetched by one step, into each level."""
+
+    label: str
+    bytes: tuple[int, ...]
+
+
+class Traffic(NamedTuple):
+    """What one call of a graph fetches, when calls follow each other."""
+
+    capacities: tuple[int, ...]
+    steps: tuple[Fetched, ...]
+    copies: int
+    copied: int
+
+    @property
+    def total(self) -> tuple[int, ...]:
+        """Bytes fetched into each level."""
+        return tuple(sum(step.bytes[at] for step in self.steps) for at in range(len(self.capacities)))
+
+    @property
+    def cycles(self) -> float:
+        """Cycles that fetching takes, where nothing hides it."""
+        return sum(size * rate for size, rate in zip(self.total, CYCLES, strict=False))
+
+    def __str__(self) -> str:
+        head = "  ".join(f"{name:>10}" for name in LEVELS)
+        lines = [f"bytes fetched into    {head}"]
+        for step in (*self.steps, Fetched("a call", self.total)):
+            lines.append(f"  {step.label[:18]:<18}  " + "  ".join(f"{size:>10}" for size in step.bytes))
+        return "\n".join([*lines, f"copies between operations: {self.copies} of {self.copied} bytes"])
+
+
+def traffic(graph: Graph, capacities: Sequence[int] = (), places: Mapping[str, str] | None = None) -> Traffic:
+    """Return what one call of a graph fetches.
+
+    Parameters
+    ----------
+    graph : Graph
+        Before passes or after them.
+    capacities : sequence of int, optional
+        Bytes of each cache, the smallest first; this CPU's by default, as one thread has them.
+    places : mapping, optional
+        Which values share memory: the name of their place.  By default each has an array of its own but for views.
+
+    Returns
+    -------
+    Traffic
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph import Builder, memory
+    >>> build = Builder()
+    >>> x = build.input("x", (64, 1024), "float32")
+    >>> build.output(build.relu(x + 1.0), "y")
+    >>> memory.traffic(build.graph(), (1 << 16, 1 << 20)).total
+    (1048640, 0)
+    """
+    sizes = tuple(capacities) or cpu.caches()
+    known = _roots(graph) if places is None else places
+    found: list[list[int]] = []
+    for capacity in sizes:
+        cache = _Cache(capacity, known)
+        for _ in range(2):  # the second call finds what the first one left
+            spent = [cache.step(graph, node) for node in graph.nodes if node.kind != ops.VIEW]
+        found.append(spent)
+    nodes = [node for node in graph.nodes if node.kind != ops.VIEW]
+    columns = zip(*found, strict=True)
+    steps = tuple(Fetched(f"{node.op} {node.output}", one) for node, one in zip(nodes, columns, strict=True))
+    copied = [graph.values[node.output].nbytes for node in nodes if node.kind == ops.COPY]
+    return Traffic(sizes, steps, len(copied), sum(copied))
+
+
+def cheapest(graphs: Sequence[Graph]) -> int:
+    """Return which of several graphs that mean the same fetches in the fewest cycles; the first of equals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph import Builder, memory
+    >>> def build(copied):
+    ...     b = Builder()
+    ...     x = b.input("x", (512, 512), "float32")
+    ...     b.output(b.relu(b.copy(x) if copied else x), "y")
+    ...     return b.graph()
+    >>> memory.cheapest([build(True), build(False)])
+    1
+    """
+    costs = [traffic(graph).cycles for graph in graphs]
+    return costs.index(min(costs))
+
+
+def _roots(graph: Graph) -> dict[str, str]:
+    """Return the array of each value: a view's is its source's."""
+    found = {name: name for name in graph.values}
+    for node in graph.nodes:
+        if node.kind == ops.VIEW:
+            found[node.output] = found[node.inputs[0]]
+    return found
+
+
+class _Use(NamedTuple):
+    """The last use of an array: its sweep then, in which step, and beside which arrays."""
+
+    size: int
+    sweep: int
+    step: int
+    beside: frozenset[str]
+
+
+class _Cache:
+    """Arrays by the time of their last use, the latest last."""
+
+    def __init__(self, capacity: int, places: Mapping[str, str]) -> None:
+        self.capacity, self.places = capacity, places
+        self.used: dict[str, _Use] = {}
+        self.now = 0
+
+    def step(self, graph: Graph, node: Node) -> int:
+        """Bytes that one node fetches."""
+        if node.op == "chain":
+            return self._chain(node)
+        return self.touch([(self.places.get(one.name, one.name), one) for one in touches.of_node(graph, node)])
+
+    def touch(self, found: Sequence[tuple[str, Touch]]) -> int:
+        """Bytes fetched by a step that touches these arrays, each at its place; a part of one is ``place#number``."""
+        merged: dict[str, Touch] = {}
+        for place, touch in found:
+            if place not in merged or touch.size > merged[place].size:
+                merged[place] = touch
+        self.now += 1
+        spent = sum(self._first(place, one) + one.again(self.capacity) for place, one in merged.items())
+        beside = frozenset(merged)
+        for place, one in merged.items():
+            self.used.pop(place, None)
+            self.used[place] = _Use(one.size, one.sweep, self.now, beside)
+        return spent
+
+    def _first(self, place: str, touch: Touch) -> int:
+        """Bytes fetched the first time through an array: of what lies further back than the cache reaches."""
+        last = self.used.get(place) or self.used.get(place.partition("#")[0])
+        if last is None:
+            return touch.size
+        if sum(one.size for one in self.used.values()) <= self.capacity:
+            return 0
+        # Of the arrays since: those that steps in between worked through, each once; the sweep counts its own.
+        between = sum(one.size for name, one in self.used.items() if last.step < one.step and name not in last.beside)
+        return round(touch.size * (1 - _within(self.capacity, between, last.sweep, touch.sweep)))
+
+    def _chain(self, node: Node) -> int:
+        body: Graph = node.attributes["body"]
+        spent: list[int] = []
+        count, pieces = _pieces(body, node)
+        outside = {name: self.places.get(name, name) for name in (*body.inputs, *body.outputs)}
+        for at in range(min(count, FOLLOWED)):
+            total = 0
+            for member in body.nodes:
+                found = touches.of_node(body, member, pieces.rows)
+                total += self.touch([(self._place(body, one.name, outside, at, pieces), one) for one in found])
+            spent.append(total)
+        whole = 0
+        for name, place in outside.items():
+            whole += touches.bytes_of(body, name)
+            for key in [key for key in self.used if key.startswith(f"{place}#")]:
+                del self.used[key]
+        for name, place in outside.items():
+            self.used.pop(place, None)
+            self.used[place] = _Use(touches.bytes_of(body, name), whole, self.now, frozenset(outside.values()))
+        later = spent[len(spent) // 2 :]
+        return sum(spent) + round((count - len(spent)) * sum(later) / len(later))
+
+    def _place(self, body: Graph, name: str, outside: Mapping[str, str], at: int, pieces: _Pieces) -> str:
+        value = body.values[name]
+        if name not in outside:
+            # Constants are shared; what is made and read inside lies in one scratch, again and again.
+            return name if value.is_constant else f"{body.outputs[0]} scratch {name}"
+        if math.prod(value.shape[:-1]) == 1:
+            return outside[name]
+        weight = any(name in one.inputs[1:2] and one.kind == ops.PRODUCT for one in body.nodes)
+        return f"{outside[name]}#{at // pieces.blocks if weight else at}"
+
+
+class _Pieces(NamedTuple):
+    rows: int
+    blocks: int
+
+
+def _pieces(body: Graph, node: Node) -> tuple[int, _Pieces]:
+    """Return how many pieces a chain runs in, the rows of one, and how many blocks of rows a matrix has."""
+    shape = body.values[body.outputs[0]].shape
+    flat = rowwise.joined(body.nodes, body.values)
+    rows = math.prod(shape[:-1]) if flat else shape[-2]
+    block = min(node.attributes["block"], rows)
+    blocks = -(-rows // block)
+    return blocks * (1 if flat else math.prod(shape[:-2])), _Pieces(block, blocks)
+
+
+def _within(capacity: int, between: int, old: int, new: int) -> float:
+    """Return the part of an array that is within reach: u of it where (1 - u) * old + between + u * new <= capacity."""
+    left, slope = capacity - between - old, new - old
+    if slope == 0:
+        return 1.0 if left >= 0 else 0.0
+    edge = min(max(left / slope, 0.0), 1.0)
+    return edge if slope > 0 else 1.0 - edge
