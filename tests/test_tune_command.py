@@ -310,7 +310,7 @@ def test_a_report_of_a_run(tmp_path):
     text = (folder / "report.md").read_text()
     for words in ("32x40x24 float32 1 thread", "9x8x7", "tuned against untuned", "Where the time went", "--trials 4"):
         assert words in text
-    for plot in ("gains.png", "convergence.png", "time.png"):
+    for plot in chronicle.PLOTS:
         assert f"]({plot})" in text
         assert (folder / plot).read_bytes().startswith(b"\x89PNG")
     (tmp_path / "file").write_text("")

@@ -20,7 +20,7 @@ from .journal import Entry
 from .measure import Measurement
 from .words import describe, duration, geometric_mean, name
 
-PLOTS = ("gains.png", "convergence.png", "time.png")
+PLOTS = ("gains.png", "convergence.png", "convergence-time.png", "time.png")
 # More curves than this are one grey bundle and their median.
 MOST_CURVES = 12
 
@@ -152,7 +152,7 @@ def _plots(folder: Path, stories: Sequence[Story]) -> tuple[list[str], list[str]
     except ModuleNotFoundError:
         return [], ["No plots: matplotlib is not installed."]
     made = []
-    for file, draw in zip(PLOTS, (_gains, _convergence, _times), strict=True):
+    for file, draw in zip(PLOTS, (_gains, _convergence, _progress, _times), strict=True):
         figure = Figure(figsize=(8, 4.5), layout="constrained")
         if draw(figure.subplots(), stories):
             figure.savefig(folder / file, dpi=120)
@@ -190,6 +190,21 @@ def _convergence(axes: Any, stories: Sequence[Story]) -> bool:
     if curves:
         axes.legend(fontsize=7)
     return bool(curves)
+
+
+def _progress(axes: Any, stories: Sequence[Story]) -> bool:
+    """Best so far against the seconds since the problem was begun."""
+    searched = [story for story in stories if len(story.trials) > 1]
+    few = len(searched) <= MOST_CURVES
+    for story in searched:
+        seconds = [moment - story.began for moment, _ in story.trials]
+        label = name(story.problem) if few else None
+        axes.step(seconds, story.convergence, where="post", color=None if few else "0.8", label=label)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("best so far / heuristic (single timings)")
+    if searched and few:
+        axes.legend(fontsize=7)
+    return bool(searched)
 
 
 def _times(axes: Any, stories: Sequence[Story]) -> bool:
