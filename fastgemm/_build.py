@@ -70,15 +70,8 @@ SPECIAL_FLAGS = [
 ]
 # What kernel modules include.
 KERNEL_SOURCES = (
-    "driver/abi.pxd",
-    "kernels/simd.pxd",
-    "kernels/lanes.pxd",
-    "kernels/numbers.pxd",
-    "kernels/stored.pxd",
-    "kernels/transpose.pxd",
-    "kernels/weave.pxd",
-    "kernels/dot.pxd",
-    "kernels/vecmath.pxd",
+    "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
+    "kernels/transpose.pxd", "kernels/weave.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
     "kernels/rows.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
@@ -212,13 +205,7 @@ def special_text(registry: Any, tier: Any, special: Sequence[Any], code: str, na
     else:
         template, name = PACKAGE / "kernels" / "gemm.pyx.tp", "gemm"
     return render(
-        template,
-        registry=registry,
-        isa=tier,
-        shapes=shapes,
-        widths=widths,
-        special=special,
-        code=code,
+        template, registry=registry, isa=tier, shapes=shapes, widths=widths, special=special, code=code,
         family=registry.family(name),
     )
 

@@ -72,10 +72,8 @@ def gemm(
     left = left.T if turned_a else left
     right = right.T if turned_b else right
     if left.shape[1] != right.shape[0]:
-        raise ValueError(
-            f"gemm: op(a) is {left.shape[0]} x {left.shape[1]}, op(b) is "
-            f"{right.shape[0]} x {right.shape[1]}: the inner sizes differ"
-        )
+        raise ValueError(f"gemm: op(a) is {left.shape[0]} x {left.shape[1]}, op(b) is "
+                         f"{right.shape[0]} x {right.shape[1]}: the inner sizes differ")
     shape = (left.shape[0], right.shape[1])
     added = None
     beta = _scalar("beta", beta)

@@ -71,7 +71,7 @@ class _Recipe(NamedTuple):
     inputs: tuple[str, ...]
     output: str
     sizes: dict[str, int]
-    volume: int  # multiply-adds of a single loop over all labels
+    volume: int         # multiply-adds of a single loop over all labels
 
 
 @lru_cache(maxsize=4096)
@@ -202,7 +202,7 @@ def _step(
 class _Split(NamedTuple):
     """What the labels of a pair of operands do."""
 
-    a: str  # the operands' labels once each, without those that they are summed over alone
+    a: str          # the operands' labels once each, without those that they are summed over alone
     b: str
     summed: str
     roles: Roles
@@ -250,7 +250,7 @@ def _product(
     a, la = _diagonal(a, la)
     b, lb = _diagonal(b, lb)
     result = _empty(a, la, b, lb, output, order) if out is None else out
-    both = pair(a, b)  # before any sum: those of bool and of small integers are not the same
+    both = pair(a, b)       # before any sum: those of bool and of small integers are not the same
     if both is None:
         return None
     a, b = both

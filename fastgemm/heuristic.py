@@ -19,36 +19,36 @@ from . import cpu, heuristic_small, kernels, registry
 from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
-TEAM_CYCLES = 3000  # fork and join of one region, 617 ns at 4.x GHz
+TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
 # Below a megaflop one thread does it.  On an idle machine 64^3 (0.5) gains a factor of 1.35 by a second one; with one
 # of the two cores busy it loses a factor of 5, because the team waits for a thread that is not running.
 TEAM_FLOPS = 1_000_000
-TILE_CYCLES = 24  # ramp of the k-loop and the call
-STORE_CYCLES = 1.0  # per vector of C
-ROW_CYCLES = 6  # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
-LATENCY = 4  # of a multiply-add
-PORTS = 2  # multiply-adds a cycle
-STREAM_B = 0.4  # per vector of B and step, in place: rows apart, lines split where NumPy's arrays begin
-CYCLES_A_BYTE = 0.03  # of memory traffic that computing does not hide: a third of 10 bytes a cycle
+TILE_CYCLES = 24         # ramp of the k-loop and the call
+STORE_CYCLES = 1.0       # per vector of C
+ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
+LATENCY = 4              # of a multiply-add
+PORTS = 2                # multiply-adds a cycle
+STREAM_B = 0.4           # per vector of B and step, in place: rows apart, lines split where NumPy's arrays begin
+CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
 # Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: f32 14x32 runs
 # at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
 # And where A comes from memory every time, at any length (2450 x 32 x 288, 32 of them: 14x32 156 GFLOP/s, 8x32 229).
 STREAMS = 8
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
-DENSE_ROW = 512  # bytes of a row of B up to which it lies as densely as a packed panel
-DEEP = 1024  # steps of k that a thread must have where threads share k
-MOST_ROWS = 96  # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
-FEW_ROWS = 200  # M up to which B is read in place
-MANY_ROWS = 2048  # M from which on it never is
-LOADS = 2  # vector loads a cycle
-POINTERS = 8  # rows of A in place that have a pointer in a register each; the others' are loaded again
+DENSE_ROW = 512          # bytes of a row of B up to which it lies as densely as a packed panel
+DEEP = 1024              # steps of k that a thread must have where threads share k
+MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
+FEW_ROWS = 200           # M up to which B is read in place
+MANY_ROWS = 2048         # M from which on it never is
+LOADS = 2                # vector loads a cycle
+POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
 
 # Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
 # 1 x 2048 x 512 (4 MiB) 49 and 23.
 GEMV_THREAD_BYTES = 1 << 19
-GEMV_ROWS = 64  # the fewest steps of k for a thread, where threads share k
-FEW_COLUMNS = 16  # for a thread, up to which threads share k although a column is one piece of memory
+GEMV_ROWS = 64           # the fewest steps of k for a thread, where threads share k
+FEW_COLUMNS = 16         # for a thread, up to which threads share k although a column is one piece of memory
 
 
 def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
@@ -142,7 +142,9 @@ def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int
 
 
 @lru_cache(maxsize=4096)
-def _grid_cycles(rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, far: bool) -> float:
+def _grid_cycles(
+    rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, far: bool
+) -> float:
     # All tiles of a rows x vectors output, in panels balanced as the driver balances them.
     total = 0.0
     i_panels, j_panels = -(-rows // mr), -(-vectors // nv)

@@ -7,8 +7,8 @@ from .problem import Config, Problem
 
 # Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
 MAX_BYTES_K = 1 << 17
-FEW = 32  # rows for which the panels are streamed
-TYPICAL_ROWS = 16  # of A, where a caller of `pack` does not say: a few requests at a time
+FEW = 32                # rows for which the panels are streamed
+TYPICAL_ROWS = 16       # of A, where a caller of `pack` does not say: a few requests at a time
 
 
 def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -> int:

@@ -42,21 +42,16 @@ class Explanation:
     def __repr__(self) -> str:
         p, c = self.problem, self.config
         stack = f", {p.batch} of them" if p.batch > 1 else ""
-        lines = [
-            f"{p.dtype} {p.m} x {p.n} x {p.k}{stack}, layout {p.layout}, up to {p.threads} threads",
-            f"rung: {self.rung} ({self.why})",
-        ]
+        lines = [f"{p.dtype} {p.m} x {p.n} x {p.k}{stack}, layout {p.layout}, up to {p.threads} threads",
+                 f"rung: {self.rung} ({self.why})"]
         if c.family == "numpy":
             lines.append("computed by np.matmul")
         elif c.family == "gemv":
-            lines.append(
-                f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, {c.threads} threads over {c.split}"
-            )
+            lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
+                         f"{c.threads} threads over {c.split}")
         elif c.family == "small":
-            lines.append(
-                f"{registry.variant('small', p.row, registry.isa(c.isa), c.mr, c.nr)}, "
-                f"{c.threads} threads over {c.split}"
-            )
+            lines.append(f"{registry.variant('small', p.row, registry.isa(c.isa), c.mr, c.nr)}, "
+                         f"{c.threads} threads over {c.split}")
         else:
             name = registry.variant(c.family, p.row, registry.isa(c.isa), c.mr, c.nr)
             packed = {"none": "nothing", "b": "B", "ab": "A and B"}[c.pack]
@@ -67,7 +62,8 @@ class Explanation:
         elif c.family != "numpy" and special.built_in(c.isa, p):
             lines.append("a kernel of its own in this build")
         if self.record is not None:
-            lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s ({self.record.gain:.2f} times the heuristic)")
+            lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s "
+                         f"({self.record.gain:.2f} times the heuristic)")
         return "\n".join(lines)
 
 

@@ -33,11 +33,8 @@ def _prepare() -> None:
 def _warn_of(covered: list[str]) -> None:
     if covered:
         names = ", ".join(covered)
-        warnings.warn(
-            f"another library has replaced NumPy's loops after fastgemm did; those stay: {names}",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        warnings.warn(f"another library has replaced NumPy's loops after fastgemm did; those stay: {names}",
+                      RuntimeWarning, stacklevel=3)
 
 
 def install() -> None:

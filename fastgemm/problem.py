@@ -248,6 +248,7 @@ class Config:
         return Config(**{**asdict(self), **changes})
 
 
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A tuning result: on this CPU, `config` was the best found for `problem`.

@@ -106,10 +106,7 @@ def qlinear_matmul(
     if zero.dtype not in _BYTES:
         raise TypeError(f"y_zero_point must be int8 or uint8, its type is the result's; not {zero.dtype}")
     return _product(
-        left,
-        right,
-        _zero("a", a_zero_point, left, -2),
-        _zero("b", b_zero_point, right, -1),
+        left, right, _zero("a", a_zero_point, left, -2), _zero("b", b_zero_point, right, -1),
         _Scales(np.asarray(a_scale), np.asarray(b_scale), np.asarray(y_scale), zero),
     )
 

@@ -127,7 +127,6 @@ class Dot(NamedTuple):
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
 STORED = {"s8": 1, "bool": 1, "f16": 2, "bf16": 2}
 
-
 # 8-bit products are computed in 16 bits, because no CPU multiplies bytes; modulo 256 it is the same.
 class Epilogue(NamedTuple):
     """What may follow a product, done while a tile of the output lies in L1.
@@ -159,17 +158,8 @@ DTYPES = (
     DType("bf16_f32", 12, "bfloat16", "f32", "float", 4, stored="bf16", result="float32", kernels="f32"),
     DType("i8_i32", 13, "int8", "i32", "unsigned int", 4, alike=("uint8",), stored="s8", result="int32", group=4),
     DType(
-        "i8_q8",
-        14,
-        "int8",
-        "i32",
-        "unsigned int",
-        4,
-        alike=("uint8",),
-        stored="s8",
-        result="int8",
-        kernels="i8_i32",
-        group=4,
+        "i8_q8", 14, "int8", "i32", "unsigned int", 4,
+        alike=("uint8",), stored="s8", result="int8", kernels="i8_i32", group=4,
     ),
 )
 
@@ -205,15 +195,11 @@ FAMILIES = (
     Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
     Family("small", "kernels/small.pyx.tp", "short k, nothing packed: stacks of small products, narrow outputs"),
     Family(
-        "vnni",
-        "kernels/gemm.pyx.tp",
-        "bytes with 32-bit sums, four products a lane",
+        "vnni", "kernels/gemm.pyx.tp", "bytes with 32-bit sums, four products a lane",
         (("v3", ("avx_vnni",), ("-mavxvnni",)), ("v4", ("avx512_vnni",), ("-mavx512vnni",))),
     ),
     Family(
-        "bf16",
-        "kernels/gemm.pyx.tp",
-        "bfloat16, two products a lane",
+        "bf16", "kernels/gemm.pyx.tp", "bfloat16, two products a lane",
         (("v4", ("avx512_bf16",), ("-mavx512bf16",)),),
     ),
 )
@@ -245,41 +231,12 @@ EPILOGUES = (
 # an exponent, how far the mantissa is shifted, and what is added to it, for each two low bits of the exponent and three
 # high ones of the mantissa.
 K_TANH = (
-    (126, 2, 119),
-    (126, 4, 122),
-    (126, 4, 123),
-    (126, 4, 123),
-    (126, 6, 126),
-    (126, 6, 126),
-    (126, 6, 126),
-    (126, 6, 126),
-    (125, 1, 1),
-    (125, 0, -4),
-    (125, 0, -6),
-    (125, 0, -7),
-    (125, 0, -10),
-    (125, 0, -12),
-    (125, 0, -15),
-    (125, 0, -18),
-    (125, 0, 112),
-    (126, 1, -4),
-    (126, 1, -1),
-    (126, 1, 2),
-    (126, 1, 3),
-    (126, 1, 4),
-    (126, 1, 4),
-    (126, 1, 4),
-    (126, 0, 65),
-    (126, 1, 72),
-    (126, 1, 73),
-    (126, 1, 73),
-    (126, 2, 88),
-    (126, 2, 89),
-    (126, 2, 89),
+    (126, 2, 119), (126, 4, 122), (126, 4, 123), (126, 4, 123), (126, 6, 126), (126, 6, 126), (126, 6, 126),
+    (126, 6, 126), (125, 1, 1), (125, 0, -4), (125, 0, -6), (125, 0, -7), (125, 0, -10), (125, 0, -12), (125, 0, -15),
+    (125, 0, -18), (125, 0, 112), (126, 1, -4), (126, 1, -1), (126, 1, 2), (126, 1, 3), (126, 1, 4), (126, 1, 4),
+    (126, 1, 4), (126, 0, 65), (126, 1, 72), (126, 1, 73), (126, 1, 73), (126, 2, 88), (126, 2, 89), (126, 2, 89),
     (126, 4, 110),
 )
-
-
 class RowOp(NamedTuple):
     """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32.
 
@@ -300,19 +257,11 @@ class RowOp(NamedTuple):
 ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8"}
 ROW_OPS = (
     RowOp(
-        "softmax",
-        0,
-        (("f32", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "u8")),
-        (("scale", 1.0),),
-        ("mask",),
+        "softmax", 0, (("f32", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "u8")), (("scale", 1.0),), ("mask",),
         "(lambda e: e / e.sum(-1, keepdims=True))(np.exp((t := x * scale + mask) - t.max(-1, keepdims=True)))",
     ),
     RowOp(
-        "layer_norm",
-        1,
-        (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16")),
-        (("epsilon", 1e-5),),
-        ("gamma", "beta"),
+        "layer_norm", 1, (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16")), (("epsilon", 1e-5),), ("gamma", "beta"),
         "(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta",
     ),
     RowOp("cast", 2, tuple((x, y) for x in ROW_TYPES for y in ROW_TYPES), (), (), "x"),
@@ -510,7 +459,10 @@ def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     kernels of their exact height and width.
     """
     found = {
-        (mr, nv) for rows, vectors in registers(dt, tier) for mr in range(1, rows + 1) for nv in range(1, vectors + 1)
+        (mr, nv)
+        for rows, vectors in registers(dt, tier)
+        for mr in range(1, rows + 1)
+        for nv in range(1, vectors + 1)
     }
     return tuple(sorted(found))
 
@@ -583,7 +535,8 @@ def storing(dt: DType) -> str:
     """Name of the first row that writes tiles as this one does."""
     kind = dt.stored if dt.narrows else ""
     same = (
-        row for row in DTYPES if (row.stored if row.narrows else "", row.lane, row.parts) == (kind, dt.lane, dt.parts)
+        row for row in DTYPES
+        if (row.stored if row.narrows else "", row.lane, row.parts) == (kind, dt.lane, dt.parts)
     )
     return next(same).name
 

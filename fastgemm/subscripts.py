@@ -75,7 +75,7 @@ def parse(text: str, ndims: tuple[int, ...]) -> Reading | None:
     terms = left.split(",")
     if len(terms) != len(ndims):
         return None
-    extra = 0  # axes under the widest ellipsis
+    extra = 0       # axes under the widest ellipsis
     for term, ndim in zip(terms, ndims, strict=True):
         named = term.replace("...", "", 1)
         if not _all_letters(named) or len(named) > ndim or (named == term and len(named) != ndim):

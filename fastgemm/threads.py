@@ -100,9 +100,8 @@ def _from_environment(name: str) -> int | None:
     try:
         return _checked(int(text))
     except ValueError:
-        warnings.warn(
-            f"{name}={text!r} is not a number of threads (1 to {MAX_THREADS}); ignored", RuntimeWarning, stacklevel=2
-        )
+        warnings.warn(f"{name}={text!r} is not a number of threads (1 to {MAX_THREADS}); ignored", RuntimeWarning,
+                      stacklevel=2)
         return None
 
 

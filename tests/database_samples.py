@@ -14,7 +14,9 @@ CPU, KERNELS = "v4 l1d48K l2-1024K l3-32M c2", "k1"
 SOUND = Problem("f32", 512, 512, 512)
 
 
-def record(seconds: float = 1e-3, kernels: str = KERNELS, isa: str = "v3", gain: float = 2.0, **changes: Any) -> Record:
+def record(
+    seconds: float = 1e-3, kernels: str = KERNELS, isa: str = "v3", gain: float = 2.0, **changes: Any
+) -> Record:
     known = {"dtype": "f32", "m": 512, "n": 512, "k": 512}
     product = Problem(**{**known, **changes})
     mr, nr = registry.tiles(product.row, registry.isa(isa))[0]

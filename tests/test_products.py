@@ -463,18 +463,18 @@ def test_views_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contraction._contraction, "contract", contract)
     a, b = integers((3, 4, 5), "f8", 1), integers((4, 5, 6), "f8", 2)
     fastgemm.tensordot(a, b, 2)
-    fastgemm.tensordot(a, b, ([2, 1], [1, 0]))  # the other order of the same pairs
+    fastgemm.tensordot(a, b, ([2, 1], [1, 0]))          # the other order of the same pairs
     fastgemm.tensordot(a.transpose(2, 1, 0), b, ([1, 0], [0, 1]))
-    fastgemm.tensordot(a[::-1], b[:, :, ::2], 2)  # a single axis may have any stride
+    fastgemm.tensordot(a[::-1], b[:, :, ::2], 2)        # a single axis may have any stride
     fastgemm.einsum("xij,ijk->kx", a, b)
     assert taken == [True] * 5
     large = integers((3, 40, 50, 20), "f8", 3)
     want = np.einsum("xiky,ij->xjky", large, large[0, :, :, 0])
     assert np.array_equal(fastgemm.einsum("xiky,ij->xjky", large, large[0, :, :, 0]), want)
     assert taken == [True] * 6
-    fastgemm.tensordot(a[:, :, ::2], b[:, ::2], 2)  # summed axes that do not join are copied
+    fastgemm.tensordot(a[:, :, ::2], b[:, ::2], 2)      # summed axes that do not join are copied
     assert taken[6:] == [False, True]
-    fastgemm.tensordot(a[:, ::2], b, ([2], [1]))  # so are small products
+    fastgemm.tensordot(a[:, ::2], b, ([2], [1]))        # so are small products
     assert taken[8:] == [False, True]
 
 

@@ -82,9 +82,8 @@ def test_one_row_or_column(tier: str, kind_a: str, kind_b: str) -> None:
                 assert np.array_equal(fastgemm.matmul_integer(a, b), wide(a) @ wide(b))
                 assert np.array_equal(fastgemm.matmul_integer(a, b, zero, columns), want)
                 assert np.array_equal(fastgemm.matmul_integer(b.T, a.T, columns, zero), want.T)
-                y = fastgemm.qlinear_matmul(
-                    a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns, np.float32(2), np.uint8(3)
-                )
+                y = fastgemm.qlinear_matmul(a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns,
+                                            np.float32(2), np.uint8(3))
         expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8") + 3)
         assert np.array_equal(y, expected.clip(0, 255).astype("u1"))
 
@@ -148,10 +147,8 @@ def reference(kind: str, *inputs: np.ndarray, outputs: int = 1) -> Any:
     names = [f"x{i}" for i in range(len(inputs))]
     results = [f"y{i}" for i in range(outputs)]
     node = onnx.helper.make_node(kind, names, results)
-    values = [
-        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), None)
-        for n, x in zip(names, inputs, strict=True)
-    ]
+    values = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), None)
+              for n, x in zip(names, inputs, strict=True)]
     ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.UNDEFINED, None) for n in results]
     graph = onnx.helper.make_graph([node], "g", values, ends)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])

@@ -1,9 +1,9 @@
 """The driver: what happens between a call and its microkernels.
 
-_plan.pyx      loaded kernels, the plan cache, Plan
-_team.pyx      the split of a call over threads
-_loops.pyx     the blocked loops around the kernels
-_symmetric.pyx a @ a.T: half of them
-threads.pxd    what an OpenMP region needs around it: workspaces, binding, fork guard
-abi.pxd        the C functions that a kernel module provides
+    _plan.pyx      loaded kernels, the plan cache, Plan
+    _team.pyx      the split of a call over threads
+    _loops.pyx     the blocked loops around the kernels
+    _symmetric.pyx a @ a.T: half of them
+    threads.pxd    what an OpenMP region needs around it: workspaces, binding, fork guard
+    abi.pxd        the C functions that a kernel module provides
 """
