@@ -12,7 +12,8 @@ cnp.import_array()
 cnp.import_ufunc()
 
 
-cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, call_t* call, key_t* key) except -1:
+cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, bint in_rows,
+                  call_t* call, key_t* key) except -1:
     # `describe` for two-dimensional arrays.
     cdef operand_t oa, ob, oc
     make_ready()
@@ -20,7 +21,7 @@ cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, call_t*
     ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
     oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)
     return describe(code, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
-                    &oa, &ob, &oc, call, key)
+                    &oa, &ob, &oc, in_rows, call, key)
 
 
 cdef int finished(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, finish_t finish,
@@ -28,7 +29,7 @@ cdef int finished(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, finish_
     cdef int failed
     cdef call_t call
     cdef key_t key
-    if not matrices(a, b, c, code, &call, &key):
+    if not matrices(a, b, c, code, True, &call, &key):
         return False
     call.finish, call.terms = finish, terms
     with nogil:
@@ -49,7 +50,7 @@ def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha,
     cdef int failed, way
     cdef call_t call
     cdef key_t key
-    way = matrices(a, b, c, CODES[cnp.PyArray_TYPE(a)], &call, &key)
+    way = matrices(a, b, c, CODES[cnp.PyArray_TYPE(a)], False, &call, &key)
     if not way:
         return False
     if cnp.PyArray_ISCOMPLEX(c):

@@ -46,10 +46,11 @@ cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp
     # Rows that have numbers of their own stay those of one product.
     if extra == NULL or not (extra.offsets[0].step or extra.terms.left_step):
         fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
-    way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
+    way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, False, &call, &key)
     if not way:
         return False
-    call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
+    if batch > 1:
+        call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
     if extra != NULL:
         offsets[0], offsets[1] = extra.offsets[way - 1], extra.offsets[2 - way]
         call.offsets = offsets

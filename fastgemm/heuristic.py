@@ -36,7 +36,8 @@ CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a thi
 STREAMS = 8
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
-DENSE_ROW = 512          # bytes of a row of B up to which it lies as densely as a packed panel
+FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
+DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 FEW_ROWS = 200           # M up to which B is read in place
@@ -179,10 +180,16 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
         batch = -(-batch // threads)
     # A complex row is two rows of registers.
     row_b = problem.n * dt.itemsize
-    dense = row_b <= DENSE_ROW or problem.k * row_b <= cpu.caches().l1d
+    dense = (row_b <= DENSE_ROW and row_b % 64 == 0) or problem.k * row_b <= cpu.caches().l1d
     stream = STREAM_B if pack == "none" and not dense else 0.0
-    far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3
+    # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.
+    distant = pack == "none" and row_b >= 4096 and problem.k * row_b > cpu.caches().l2
+    begins = k * -(-vectors * lanes // nr) * FAR_ROW if distant else 0
+    # Rows of A that are adjacent in memory are one stream, however many (100 x 100 x 300000, A transposed: 14x32
+    # 39.6 ms, 6x64 51.5).
+    far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t"
     cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, dt.real_bytes, far)
+    cycles += begins
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0
     if pack != "none":
@@ -221,7 +228,10 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
     if problem.m > MANY_ROWS:
         return "b"
-    return "none" if problem.m <= FEW_ROWS or problem.n <= nr or _fits_l2(problem) else "b"
+    if problem.m <= FEW_ROWS or problem.n <= nr:
+        return "none"
+    # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
+    return "none" if _fits_l2(problem) and problem.n * size % 4096 else "b"
 
 
 def _fits_l2(problem: Problem) -> bool:
@@ -257,7 +267,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if pack == "none":
-        return mc, kc, MAX_BLOCK
+        # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
+        # 128: 1.18).
+        return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
     nc = 2 * nr if problem.m <= FEW_ROWS and pack == "b" else max(nr, 4 * l2 // (kc * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))

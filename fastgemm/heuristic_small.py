@@ -6,6 +6,9 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
   with A transposed 6.8, 10000 x 2 x 1000 1.2, f64 10000 x 4 x 500 1.2, c64 100000 x 4 x 4 2.8;
 * stacks: 8^3 3.9, 12^3 1.2, 16^3 1.15, 32^3 1.1, 64^3 1.0; f64 8^3 1.4, 16^3 1.2; c64 8^3 1.3;
 * stacks of transposed B, copied item by item, times gemm's: 8^3 3.4, 16^3 1.35, from 32^3 on 1.0; f64 8^3 2.0;
+* B transposed and small: 100000 x 3 x 3 2.2, 23040 x 16 x 9 1.3, 512 x 4 x 512 1.85;
+* one panel of rows, B read once: 6 x 800 x 800 1.24, 4 x 512 x 512 1.25, 2 x 512 x 512 1.2, 6 x 3072 x 1024 1.13,
+  2 x 1024 x 256 0.99;
 * few steps of k: 100000 x 16 x 16 1.1, 4 x 1000000 x 4 1.15, 100000 x 64 x 64 0.94, 16 x 100000 x 16 0.94.
 """
 
@@ -60,21 +63,25 @@ def _takes(problem: Problem, tier: registry.Isa) -> bool:
     m, n, k = problem.m, problem.n, problem.k
     if m == 1 or n == 1 or k > MAX_SMALL_K:
         return False
-    if problem.layout[1] != "n":
-        return problem.batch > 1 and max(m, n, k) <= SMALL
+    if problem.batch > 1 and problem.layout[1] != "n":
+        return max(m, n, k) <= SMALL
     if is_narrow(problem, tier):
         return True
     if problem.batch > 1:
         return max(m, n, k) <= SMALL
     columns = 2 * registry.lanes(problem.row, tier)
-    return k <= SHORT and ((m > SMALL and n <= columns) or (n > SMALL and m <= FLAT // problem.row.parts))
+    if problem.layout[1] == "n" and n > SMALL and m <= FLAT // problem.row.parts:
+        return True
+    return k <= SHORT and m > SMALL and n <= columns
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     if problem.threads == 1 or problem.flops < TEAM_FLOPS:
         return "n", 1
     if problem.layout[1] != "n":
-        # Each thread copies the B of its own products.
+        # Each thread copies the B of its own products, or a small one for itself.
+        if problem.batch == 1 and problem.m >= 4 * problem.threads:
+            return "m", problem.threads
         return "batch", min(problem.threads, problem.batch)
     vectors = -(-problem.n // registry.lanes(problem.row, tier))
     for split, size in (("batch", problem.batch), ("m", problem.m // 4), ("n", vectors)):

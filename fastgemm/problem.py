@@ -21,6 +21,15 @@ MAX_SMALL_K = 1024
 MAX_TURNED = 32 << 10
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
+# Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
+# than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of B packed, of this
+# (us, f32 on Zen 5, one thread): 25x512x512 80, 66; 78x512x512 189, 170; 32x2560x2560 2770, 1740; but 101x512x512
+# 223, 241; 196x1024x256 403, 545.
+TURNED_ROWS = 80
+TURNED_RATIO = 4    # columns to a row, at least
+TURNED_K = 64
+# So few are dot products of B's columns with one row after the other: 2x512x512 39 us packed, 18 so.
+APART_ROWS = 3
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
 
 
@@ -96,6 +105,31 @@ def transposed(problem: Problem) -> Problem:
     return Problem(problem.dtype, problem.n, problem.m, problem.k, problem.batch, layout, problem.threads)
 
 
+def turns(problem: Problem) -> bool:
+    """Say whether the transposed output is computed although C is row-major (see `TURNED_ROWS`).
+
+    Examples
+    --------
+    >>> turns(Problem("f32", 25, 512, 512, layout="nt")), turns(Problem("f32", 25, 512, 512, layout="nn"))
+    (True, False)
+    """
+    m, row = problem.m, problem.row
+    few = APART_ROWS < m <= TURNED_ROWS and problem.n >= TURNED_RATIO * m and problem.k >= TURNED_K
+    return few and problem.layout == "nt" and problem.batch == 1 and row.turns
+
+
+def falls_apart(problem: Problem) -> bool:
+    """Say whether each row is a product of its own, with a B that all share (see `APART_ROWS`).
+
+    Examples
+    --------
+    >>> falls_apart(Problem("f32", 2, 512, 512, layout="nt"))
+    True
+    """
+    few = 1 < problem.m <= APART_ROWS and problem.n >= TURNED_RATIO * problem.m and problem.k >= TURNED_K
+    return few and problem.layout == "nt" and problem.batch == 1 and problem.row.turns
+
+
 def normalised(problem: Problem) -> Problem:
     """Return the problem under which calls with these operands look it up.
 
@@ -108,8 +142,10 @@ def normalised(problem: Problem) -> Problem:
     >>> normalised(Problem("f32", 4000, 1, 2000, layout="nn"))
     Problem(dtype='f32', m=1, n=4000, k=2000, batch=1, layout='nt', threads=1)
     """
-    if problem.n == 1 and problem.m > 1:
+    if (problem.n == 1 and problem.m > 1) or turns(problem):
         problem = transposed(problem)
+    elif falls_apart(problem):
+        problem = replace(problem, m=1, batch=problem.m)
     a = _looked_up(problem.layout[0], problem.m, problem.k)
     b = _looked_up(problem.layout[1], problem.k, problem.n)
     return replace(problem, layout=a + b)
@@ -235,8 +271,8 @@ class Config:
             vectors = -(-problem.n // registry.lanes(dt, tier))
             if self.pack == "b" and vectors * tier.vector_bytes * problem.k > MAX_TURNED:
                 return f"small copies a B of at most {MAX_TURNED >> 10} KiB"
-            if self.pack == "b" and self.threads > 1 and self.split != "batch":
-                return "small copies B for whole products"
+            if self.pack == "b" and self.threads > 1 and self.split == "n":
+                return "small copies a whole B"
             if problem.k > MAX_SMALL_K:
                 return f"small does not cut k: at most {MAX_SMALL_K}"
             if self.split == "k":

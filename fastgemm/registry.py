@@ -72,6 +72,11 @@ class DType(NamedTuple):
         return self.converts and (not self.result or self.result_bytes != self.real_bytes)
 
     @property
+    def turns(self) -> bool:
+        """Whether finished tiles are turned over in registers: 4 or 8 bytes an element, stored as they are computed."""
+        return not self.stored and self.lane[0] != "b" and self.itemsize in (4, 8)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every NumPy type of the operands."""
         return (self.numpy, *self.alike)

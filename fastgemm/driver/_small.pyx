@@ -131,6 +131,25 @@ cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
         item.c += call.step_c
 
 
+cdef void in_columns(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
+    # A narrow output by columns (`problem.turns` makes such): rows of it beside each other first, then turned over.
+    cdef const kernels_t* t = plan.kernels
+    cdef char space[MAX_TURNED]
+    cdef call_t part = call[0]
+    cdef plan_t own = plan[0]
+    cdef Py_ssize_t most = MAX_TURNED // (t.length * t.real_bytes), row = row0
+    part.rs_c, part.cs_c = t.length, t.part
+    while row < row1:
+        own.m = row1 - row if row1 - row < most else most
+        own.rows = cut(own.m, own.mr)
+        part.a = call.a + row * call.rs_a * t.real_bytes
+        part.c = space
+        small(&own, &part, 1, 0, own.m, 0, 1)
+        t.add(own.m, plan.n, space, t.length, call.c + row * t.part * t.real_bytes, t.part, call.cs_c, &call.store,
+              row, 0)
+        row += own.m
+
+
 cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
                 Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
     # Rows row0 : row1 and vectors vec0 : vec1 of `items` products.
@@ -143,6 +162,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef grid_t own_rows, own_vecs
     cdef stack_kernel_t whole
     cdef stack_t s
+    cdef bint plain
     if plan.pack_b and call.cs_b != t.part:
         turned(plan, call, items, row0, row1, vec0, vec1)
         return
@@ -152,8 +172,12 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     if vec1 - vec0 != plan.width:
         own_vecs = cut(vec1 - vec0, plan.nv)
         vecs = &own_vecs
-    if (call.cs_c != t.part or call.finish != NULL or not call.store.alpha_is_one or call.store.beta_kind != 0
-            or call.store.conj):
+    plain = (call.finish == NULL and call.store.alpha_is_one and call.store.beta_kind == 0
+             and not call.store.conj)
+    if plain and call.rs_c == t.part != call.cs_c and items == 1 and plan.width == 1:
+        in_columns(plan, call, row0, row1)
+        return
+    if call.cs_c != t.part or not plain:
         anything(plan, call, items, row0, rows, vec0, vecs, tail)
         return
     s.a = call.a + row0 * call.rs_a * size

@@ -14,12 +14,10 @@ cdef extern from *:
     typedef unsigned int turned_4 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(1), may_alias));
     typedef unsigned long long turned_8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(1), may_alias));
     /* `from` and `to` are bytes apart. */
-    #define FASTGEMM_TURN(S, LANES) \\
-    static inline void transpose_##S(const void *b, Py_ssize_t from, void *out, Py_ssize_t to) { \\
+    #define FASTGEMM_TURN(S, LANES, F, R) \\
+    static inline void turn_##S(turned_##S *v) { \\
         enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
-        turned_##S v[N], w[N]; \\
-        _Pragma("GCC unroll 16") \\
-        for (int i = 0; i < N; i++) v[i] = *(const turned_##S *)((const char *)b + i * from); \\
+        turned_##S w[N]; \\
         _Pragma("GCC unroll 4") \\
         for (int n = N; n > 1; n /= 2) { \\
             _Pragma("GCC unroll 8") \\
@@ -30,12 +28,41 @@ cdef extern from *:
             _Pragma("GCC unroll 16") \\
             for (int i = 0; i < N; i++) v[i] = w[i]; \\
         } \\
+    } \\
+    static inline void transpose_##S(const void *b, Py_ssize_t from, void *out, Py_ssize_t to) { \\
+        enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
+        turned_##S v[N]; \\
+        _Pragma("GCC unroll 16") \\
+        for (int i = 0; i < N; i++) v[i] = *(const turned_##S *)((const char *)b + i * from); \\
+        turn_##S(v); \\
         _Pragma("GCC unroll 16") \\
         for (int i = 0; i < N; i++) *(turned_##S *)((char *)out + i * to) = v[i]; \\
+    } \\
+    /* rows x columns of any size; nothing outside them is read or written.  `gap` and `to` count numbers. */ \\
+    static inline void transpose_all_##S(Py_ssize_t rows, Py_ssize_t columns, const void *from_, Py_ssize_t gap, \\
+                                  void *out_, Py_ssize_t to) { \\
+        enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
+        const F *from = (const F *)from_; \\
+        F *out = (F *)out_; \\
+        for (Py_ssize_t i0 = 0; i0 < rows; i0 += N) { \\
+            const int height = rows - i0 < N ? (int)(rows - i0) : N; \\
+            for (Py_ssize_t j0 = 0; j0 < columns; j0 += N) { \\
+                const int width = columns - j0 < N ? (int)(columns - j0) : N; \\
+                turned_##S v[N]; \\
+                for (int i = 0; i < N; i++) { \\
+                    const F *row = from + (i0 + (i < height ? i : height - 1)) * gap + j0; \\
+                    v[i] = width == N ? *(const turned_##S *)row : (turned_##S)part_##R(row, width); \\
+                } \\
+                turn_##S(v); \\
+                for (int j = 0; j < width; j++) store_part_##R(out + (j0 + j) * to + i0, (v##R)v[j], height); \\
+            } \\
+        } \\
     }
-    FASTGEMM_TURN(4, FG_32)
-    FASTGEMM_TURN(8, FG_64)
+    FASTGEMM_TURN(4, FG_32, float, f32)
+    FASTGEMM_TURN(8, FG_64, double, f64)
     #endif
     """
     void transpose_4(const void*, Py_ssize_t, void*, Py_ssize_t) nogil
     void transpose_8(const void*, Py_ssize_t, void*, Py_ssize_t) nogil
+    void transpose_all_4(Py_ssize_t rows, Py_ssize_t columns, const void*, Py_ssize_t gap, void*, Py_ssize_t to) nogil
+    void transpose_all_8(Py_ssize_t rows, Py_ssize_t columns, const void*, Py_ssize_t gap, void*, Py_ssize_t to) nogil

@@ -1,0 +1,79 @@
+"""Few rows of A against a B given transposed: the transposed output, or one row at a time, is what is computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fastgemm
+from fastgemm import dispatch, problem, registry
+from fastgemm.driver import _plan
+from fastgemm.problem import Problem
+
+SIZES = [
+    (2, 64, 64), (3, 80, 130), (4, 40, 70), (5, 33, 64), (9, 130, 65), (17, 200, 100), (80, 330, 64), (81, 330, 64),
+]  # fmt: skip
+
+
+def integers(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    made = np.random.default_rng(seed).integers(-4, 5, shape)
+    return made.astype(dtype) if np.dtype(dtype).kind != "c" else (made + 1j * made[::-1]).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [row.numpy for row in registry.DTYPES[:6]])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_answers(dtype: str, threads: int) -> None:
+    for m, n, k in SIZES:
+        a, weight = integers((m, k), dtype, 1), integers((n, k), dtype, 2)
+        want = a @ weight.T
+        with fastgemm.threads(threads):
+            assert np.array_equal(fastgemm.matmul(a, weight.T), want), (m, n, k)
+            assert np.array_equal(fastgemm.matmul(weight, a.T), want.T), (n, m, k)
+            for out in (
+                np.full((m, n), 7, dtype),
+                np.full((n, m), 7, dtype).T,
+                np.full((m, 2 * n), 7, dtype)[:, ::2],
+                np.full((m, n + 3), 7, dtype)[:, 1:-2],
+                np.full((n + 1, m + 2), 7, dtype)[1:, 1:-1].T,
+            ):
+                sea = out.base if out.base is not None else out
+                outside = sea.size - out.size
+                assert np.array_equal(fastgemm.matmul(a, weight.T, out=out), want), (m, n, k, out.strides)
+                assert (sea == 7).sum() - (out == 7).sum() == outside
+            stack = np.stack([a, a[::-1]])
+            assert np.array_equal(fastgemm.matmul(stack, weight.T), stack @ weight.T)
+            c = integers((m, n), dtype, 3)
+            got = fastgemm.gemm(a, weight.T, alpha=2, beta=3, c=c.copy())
+            assert np.array_equal(got, (2 * want + 3 * c).astype(dtype))
+
+
+def test_special_values() -> None:
+    a, weight = np.ones((6, 70), "f4"), np.ones((50, 70), "f4")
+    a[2, 3], weight[7, 11] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(fastgemm.matmul(a, weight.T), a @ weight.T)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_explain_names_what_calls_look_up(m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule stands in `problem` and, by its constants, in _call: they must say the same."""
+    seen = []
+    plan_for = dispatch.plan_for
+    monkeypatch.setattr(dispatch, "plan_for", lambda found: seen.append(found) or plan_for(found))
+    for dtype in ("f4", "c16", "i8", "i2"):
+        a, b = np.ones((m, k), dtype), np.ones((n, k), dtype).T
+        _plan.forget_plans()
+        fastgemm.matmul(a, b)
+        assert seen.pop() == fastgemm.explain(a, b).problem
+
+
+def test_the_rule() -> None:
+    def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32") -> tuple[int, int, int]:
+        found = problem.normalised(Problem(dtype, m, n, 512, layout=layout))
+        return found.m, found.n, found.batch
+
+    assert letters(25, 512) == (512, 25, 1)
+    assert letters(2, 512) == (1, 512, 2)
+    assert letters(25, 512, "nn") == letters(25, 512, "tn") == letters(25, 512, dtype="f16") == (25, 512, 1)
+    assert letters(81, 512) == (81, 512, 1)
+    assert letters(80, 319) == (80, 319, 1)
