@@ -19,6 +19,7 @@ if str(BENCH) not in sys.path:
     sys.path.append(str(BENCH))
 
 import cachegrind  # noqa: E402
+import real_models  # noqa: E402
 import workload_cases  # noqa: E402
 import workload_data  # noqa: E402
 import workload_graph  # noqa: E402
@@ -102,8 +103,8 @@ def test_wrong_results_are_caught(work: Workload) -> None:
     off = right.copy()
     first = (0,) * (off.ndim - 1)
     at = (*first, int(np.argmax(off[first])))
-    # The sign and half of the size of the largest; three levels of a byte.
-    off[at] = off[at] - 3 if off.dtype == np.uint8 else off[at] // 4 if off.dtype.itemsize < 4 else off[at] / 2
+    # The sign and half of the size of the largest; four levels of a byte.
+    off[at] = off[at] ^ 4 if off.dtype == np.uint8 else off[at] // 4 if off.dtype.itemsize < 4 else off[at] / 2
     assert workload_data.check(work, data, off) is not None
     assert workload_data.digest(off) != workload_data.digest(right)
 
@@ -176,3 +177,13 @@ def test_one_network_from_end_to_end(tmp_path: Path) -> None:
     (result,) = json.loads(report.read_text())["results"]
     assert set(result["times"]) == {"fastgemm", "fastgemm-fine", "fastgemm-none", "fastgemm-steps", "numpy"}
     assert not result["errors"]
+
+
+def test_a_model_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """Read, compiled, checked and timed; a library that is not there is said to be missing."""
+    pytest.importorskip("onnx")
+    path = Path(__file__).parent / "data" / "encoder_small.onnx"
+    assert real_models.main([f"{path}:3x6x16", "--peers", "--threads", "1", "--rounds", "1"]) == 0
+    assert "| encoder_small 3x6x16 |" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        real_models.main([str(path)])

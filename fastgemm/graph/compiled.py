@@ -176,8 +176,9 @@ def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", w
     Notes
     -----
     ``"fine"`` and ``"full"`` give the same bits in float32 and float64: what runs piece by piece runs in the same
-    order.  ``"none"`` gives them too where a sum is not cut (short sums; packed weights may be cut elsewhere than others)
-    and no factor was moved: `graph.passes.scales` says which are.  bfloat16 is rounded less often the more is fused.
+    order.  ``"none"`` gives them too where a sum is not cut (short sums; packed weights may be cut elsewhere than
+    others) and no factor was moved: `graph.passes.scales` says which are.  bfloat16 is rounded less often the more is
+    fused.
 
     Weights are kept twice, as they were given and as kernels read them.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import dispatch, registry
+from .. import dispatch, heuristic_packed, kernels, registry
 from ..problem import Problem, normalised
 from . import ops
 from .ir import Graph, Node
@@ -105,15 +105,18 @@ def loops(m: int, n: int, k: int, dtype: np.dtype[np.generic], packed: bool = Fa
     """Return the loops of a product, the outermost first, as its plan runs them on one thread."""
     mr, nr, mc, kc, nc = m, n, m, k, n
     name = "i8_i32" if dtype in (np.dtype("i1"), np.dtype("u1")) else dtype.name
-    if any(name in (row.name, *row.names) for row in registry.DTYPES):
-        config = dispatch.resolve(normalised(Problem(registry.dtype(name).name, m, n, k, threads=1))).config
+    row = next((one for one in registry.DTYPES if name in (one.name, *one.names)), None)
+    tier = kernels.active_isa()
+    if row is not None and tier is not None and registry.supported(row, tier):
+        problem = normalised(Problem(row.name, m, n, k, threads=1))
+        if packed:
+            config = heuristic_packed.config(problem, tier, heuristic_packed.vectors(row, tier, m, n))
+        else:
+            config = dispatch.resolve(problem).config
         if config.family not in ("numpy", "gemv"):
             mr, nr = config.mr or m, config.nr or n
             if config.family != "small":
                 mc, kc, nc = config.mc, config.kc, config.nc
-    if packed:
-        # A constant in panels is read from its beginning to its end; long sums are not cut.
-        kc, nc = k, n
     return [
         Loop(max(n / min(nc, n), 1), "bc"),
         Loop(max(k / min(kc, k), 1), "ab"),
