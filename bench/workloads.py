@@ -24,6 +24,7 @@ import argparse
 import contextlib
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -186,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import workload_verdict
 
     known = workload_peers.libraries()
+    # Told to end, it ends as by Ctrl-C: with what it has.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         pythons = workers.interpreters(options.python, known)
         for name, cls in known.items():
