@@ -1,0 +1,1 @@
+# Compiled modules call it; it has nothing for Python.
