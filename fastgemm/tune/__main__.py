@@ -65,7 +65,8 @@ files:
   A CSV file has the columns M, N, K and, where wanted, batch, transA, transB (0 or 1),
   dtype and layout (row, col, or two of the letters n, t, g). A log says which dtypes and how
   many threads there were; --dtype and --threads choose among them. Records go to --db, by default
-  to FASTGEMM_DB or your data folder; a journal beside it (.log.jsonl) keeps what was tried.
+  to FASTGEMM_DB or your data folder; a journal beside it (.log.jsonl) keeps what was tuned, a log
+  (.trials.jsonl, 8 MiB at most) every time that was measured, which xgb learns from.
 
 Ctrl-C keeps every shape that is finished. Leave the machine alone while tuning: the
 report says when its times were too unsteady to see small gains.
