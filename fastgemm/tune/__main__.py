@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_dtype,
         default=[],
         metavar="NAME",
-        help=f"of {', '.join(dt.numpy for dt in registry.DTYPES)}; float32 where a file does not say",
+        help=f"of {', '.join(dict.fromkeys(dt.numpy for dt in registry.DTYPES))}; float32 where a file does not say",
     )
     what.add_argument(
         "--threads", nargs="+", type=_threads, metavar="N", help="threads a call may use; default: what calls use"
