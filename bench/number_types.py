@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import timing
 
 import fastgemm
 from fastgemm import heuristic, kernels, registry
@@ -58,17 +59,11 @@ def rows() -> list[Row]:
 
 def best(call: Callable[[], object], seconds: float) -> float:
     """Return the least time of a call, in samples that fill some seconds."""
-    call()
-    start = time.perf_counter()
-    call()
-    number = max(1, int(2e-4 / max(time.perf_counter() - start, 1e-9)))
+    number = timing.loops(call, 2e-4)
     samples: list[float] = []
     end = time.perf_counter() + seconds
     while len(samples) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        samples.append((time.perf_counter() - start) / number)
+        samples.append(timing.per_call(call, number))
     return min(samples)
 
 

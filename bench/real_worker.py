@@ -112,11 +112,7 @@ LIBRARIES: dict[str, type[Model]] = {
 class Session(worker.Session):
     """A library and the model that it is timing."""
 
-    def __init__(self, name: str, threads: int) -> None:
-        self.peer: Model = LIBRARIES[name]()
-        self.threads = threads
-        self.bound: list[Bound] = []
-        self.loops = 1
+    libraries = staticmethod(lambda: LIBRARIES)
 
     def prepare(self, path: str, shape: list[int], sample: float) -> dict[str, Any]:  # type: ignore[override]
         """Bind a model; return how many calls make a sample, and some numbers of its result."""

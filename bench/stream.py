@@ -15,6 +15,7 @@ The layouts: `x @ B` with B's rows or columns adjacent, `A @ x` with A's rows or
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -27,6 +28,7 @@ from typing import Any
 
 import progress
 import stats
+import timing
 import workers
 from load import Load, Quiet
 
@@ -46,18 +48,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", type=float, metavar="PERCENT", help="exit 1 when a median is lower")
     return made
-
-
-def rate(call: Callable[[], object], size: int, sample: float = 0.01) -> float:
-    """Return bytes a second over as many calls as fill a sample."""
-    call()
-    start = time.perf_counter()
-    call()
-    loops = max(1, int(sample / max(time.perf_counter() - start, 1e-9)))
-    start = time.perf_counter()
-    for _ in range(loops):
-        call()
-    return size * loops / (time.perf_counter() - start)
 
 
 def reading(data: Any, threads: int, pool: ThreadPoolExecutor, sample: float = 0.01) -> float:
@@ -112,7 +102,8 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                         for _ in range(options.rounds):
                             quiet.wait()
                             before = reading(data, threads, pool)
-                            mine = rate(lambda a=a, b=b, out=out: fastgemm.matmul(a, b, out=out), data.nbytes)  # type: ignore[misc]
+                            call = functools.partial(fastgemm.matmul, a, b, out=out)
+                            mine = data.nbytes / timing.seconds(call, 0.01)
                             after = reading(data, threads, pool)
                             rates.append(mine)
                             shares.append(200 * mine / (before + after))

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 
 import progress
 import stats
+import timing
 import workers
 
 
@@ -30,18 +30,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="thread counts (default 1 2)")
     made.add_argument("--rounds", type=int, default=7, help="turns of every variant (default 7)")
     return made
-
-
-def seconds(call: Callable[[], object], sample: float = 0.005) -> float:
-    """Time one call, over as many as fill a sample."""
-    call()
-    start = time.perf_counter()
-    call()
-    loops = max(1, int(sample / max(time.perf_counter() - start, 1e-9)))
-    start = time.perf_counter()
-    for _ in range(loops):
-        call()
-    return (time.perf_counter() - start) / loops
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             best = dict.fromkeys(variants, float("inf"))
             for _ in range(options.rounds):
                 for name, call in variants.items():
-                    best[name] = min(best[name], seconds(call))
+                    best[name] = min(best[name], timing.seconds(call, 0.005))
             rows.append(
                 [
                     dtype, f"{size}x{size}x{k}", str(threads), stats.duration(best["half"]),

@@ -15,25 +15,11 @@ import workload_peers
 class Session(worker.Session):
     """A library and the network that it is timing."""
 
-    def __init__(self, name: str, threads: int) -> None:
-        self.peer: workload_peers.Network = workload_peers.libraries()[name]()
-        self.threads = threads
-        self.bound: list[peers.Bound] = []
-        self.loops = 1
+    libraries = staticmethod(workload_peers.libraries)
 
-    def hello(self) -> dict[str, Any]:
-        """Import the library; say what it is and what a call costs that computes next to nothing."""
-        try:
-            found = self.peer.available(self.threads)
-        except (ImportError, OSError, RuntimeError) as error:
-            found = peers.Availability(False, str(error))
-        answer = {**found._asdict(), "call_cost": 0.0}
-        if found.ok and self.peer.foreign:
-            tiny = workload_cases.Workload("tiny", "mlp", (1, 1, 1, 1), 1, "float32")
-            self.prepare(tiny.to_dict(), 0.001, 10.0)
-            answer["call_cost"] = min(min(self.time()["seconds"]) for _ in range(3))
-            self.drop()
-        return answer
+    def prepare_least(self) -> None:
+        """Prepare a network that computes next to nothing."""
+        self.prepare(workload_cases.Workload("tiny", "mlp", (1, 1, 1, 1), 1, "float32").to_dict(), 0.001, 10.0)
 
     def prepare(self, case: dict[str, Any], sample: float, budget: float) -> dict[str, Any]:  # type: ignore[override]
         """Bind a network, check its result; return how many calls make a sample, or ``unsupported``."""

@@ -14,8 +14,8 @@ Every library lives in a process of its own and they take turns, a sample at a t
 round; ratios come from one run.  A ratio is fastgemm's speed over the peer's: above 1, fastgemm is faster.  Before it
 is timed, every result is checked against NumPy's in double precision (bounds: bench/workload_data.py).
 
---ablation adds fastgemm with less of its graph compiler: no fusion at all, then one pass more in every column, and
-says what each of them gained, and whether the bits of the results stayed the same.
+--ablation adds fastgemm with less of its graph compiler: single calls, a graph without fusion, fine-grain fusion, and
+all passes.  It says what each of them gained, and whether the bits of the results stayed the same.
 """
 
 from __future__ import annotations

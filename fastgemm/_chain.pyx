@@ -179,6 +179,7 @@ cdef class Chain:
 
     cdef member_t* members
     cdef int count
+    cdef bint sealed        # it has run
     cdef Py_ssize_t outer[MAX_OUTER]
     cdef readonly Py_ssize_t rows, block, scratch, workspace
     cdef Py_ssize_t rest
@@ -206,7 +207,9 @@ cdef class Chain:
         free(self.members)
 
     cdef member_t* more(self) except NULL:
-        # A member to fill in; it counts when `count` does.
+        # A member to fill in; it counts when `count` does.  The array may move, so nobody may be running it.
+        if self.sealed:
+            raise ValueError("a chain that has run takes no more members")
         cdef member_t* grown = <member_t*>realloc(self.members, (self.count + 1) * sizeof(member_t))
         if grown == NULL:
             raise MemoryError("no memory for a chain")
@@ -221,7 +224,7 @@ cdef class Chain:
         dtype = ref.dtype
         if dtype not in kinds.split():
             raise TypeError(f"a reference to {dtype} where {kinds} is meant")
-        size = 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+        size = registry.bytes_of(dtype)
         numbers = (ref.slot, ref.offset, ref.row, ref.column, *ref.steps)
         if not all(type(x) is int and -(1 << 46) < x < 1 << 46 for x in numbers):
             raise TypeError("slots, offsets, steps and strides are whole numbers below 2**46")
@@ -325,7 +328,7 @@ cdef class Chain:
         operands = " ".join(row.names)
         self.take(&m.x, a, None, k, operands, False)
         cdef bint floats = row.name == "i8_i32" and c.dtype == "float32"
-        results = "float32" if floats else "int8 uint8" if row.name == "i8_q8" else row.result or operands
+        results = "float32" if floats else " ".join(registry.BYTES) if row.name == "i8_q8" else row.result or operands
         self.take(&m.y, c, None, n, results, True)
         make_ready()
         if isinstance(b, Panels):
@@ -381,7 +384,7 @@ cdef class Chain:
                 if vector.column != 4 or vector.row and (i or op.name != "softmax"):
                     raise ValueError("the vectors of rows have adjacent numbers")
         for ref in (x, y):
-            if n > 1 and ref.column != (2 if ref.dtype == "bfloat16" else np.dtype(ref.dtype).itemsize):
+            if n > 1 and ref.column != registry.bytes_of(ref.dtype):
                 raise ValueError("operations on rows take adjacent columns")
         m.terms.p = p
         m.terms.x_scale, m.terms.x_zero, m.terms.y_scale, m.terms.y_zero = quants
@@ -420,6 +423,7 @@ cdef class Chain:
         cdef cnp.ndarray array
         cdef int failed, d, most = threads_now()
         cdef Py_ssize_t total, i, lowest, highest, reach
+        self.sealed = True
         if threads is not None:
             most = min(max(1, threads), most)
         if len(arrays) < len(self.slots):

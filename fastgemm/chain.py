@@ -23,7 +23,6 @@ from .plan import Plan
 from .problem import Problem
 
 SCRATCH = -1
-_BYTES = ("int8", "uint8")
 _KINDS = {numpy: kind for kind, numpy in registry.ROW_TYPES.items()}
 _loaded: set[str] = set()
 
@@ -209,7 +208,7 @@ def _finish(given: Finish) -> tuple[Any, ...]:
 
 def _sums(member: Product) -> tuple[Any, ...]:
     low = high = 0
-    if member.c.dtype in ("int8", "uint8"):
+    if member.c.dtype in registry.BYTES:
         limits = np.iinfo(member.c.dtype)
         low, high = int(limits.min), int(limits.max)
         if not low <= member.c.zero <= high or not low <= (low if member.low is None else member.low) <= high:
@@ -221,7 +220,7 @@ def _sums(member: Product) -> tuple[Any, ...]:
 
 def _row(a: str, b: str, c: str) -> registry.DType:
     """Return the row of the registry that computes c = a @ b."""
-    if a in _BYTES and b in _BYTES and c in ("float32", *_BYTES):
+    if a in registry.BYTES and b in registry.BYTES and c in ("float32", *registry.BYTES):
         return registry.dtype("i8_i32" if c == "float32" else "i8_q8")
     for row in registry.DTYPES:
         if a in row.names and (b in row.names if row.group > 1 else a == b) and c == (row.result or a):

@@ -17,8 +17,7 @@ from .epilogues import Activation, Array
 from .packed import PackedMatrix
 
 # Halves are finished while they are float32.
-_HALVES = ("float16", "bfloat16")
-_FUSED = frozenset((*(registry.dtype(name).numpy for name in registry.FINISHED), *_HALVES))
+_FUSED = frozenset((*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES))
 # What np.asarray takes apart without asking it how it multiplies.
 _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
 
@@ -111,7 +110,7 @@ def linear(
         if _linear.product_into(level, a, b, c, *terms):
             return
         with np.errstate(all="ignore"):
-            if dtype.name in _HALVES:
+            if dtype.name in registry.HALVES:
                 c[...] = epilogues.apply(np.matmul(a.astype("f4"), b.astype("f4")), terms[1], terms[2], what)
                 return
             np.matmul(a, b, out=c)
@@ -148,7 +147,7 @@ def _fused(
     if out is not None and out.dtype != dtype:
         raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
     a = np.require(left, dtype, ["ALIGNED"]).reshape(size[0], left.shape[-1])
-    kind = np.dtype(np.float32) if dtype.name in _HALVES else dtype
+    kind = np.dtype(np.float32) if dtype.name in registry.HALVES else dtype
     bias_row = None if added is None else np.require(added, kind, ["C", "ALIGNED"]).reshape(-1)
     beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), kind, ["C", "ALIGNED"])
     reads = [*reads, *[array for array in (a, bias_row, beside) if array is not None]]

@@ -16,7 +16,7 @@ real and with the imaginary part of A), so a tile of 6 real rows has 3 complex o
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 
 class DType(NamedTuple):
@@ -132,7 +132,6 @@ class Dot(NamedTuple):
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
 STORED = {"s8": 1, "bool": 1, "f16": 2, "bf16": 2}
 
-# 8-bit products are computed in 16 bits, because no CPU multiplies bytes; modulo 256 it is the same.
 class Epilogue(NamedTuple):
     """What may follow a product, done while a tile of the output lies in L1.
 
@@ -147,6 +146,7 @@ class Epilogue(NamedTuple):
     meaning: str
 
 
+# 8-bit products are computed in 16 bits, because no CPU multiplies bytes; modulo 256 it is the same.
 DTYPES = (
     DType("f32", 0, "float32", "f32", "float", 4),
     DType("f64", 1, "float64", "f64", "double", 8),
@@ -273,9 +273,9 @@ ROW_OPS = (
 )
 # Dtypes of outputs that have them; their place here is their place in compiled tables.
 FINISHED = ("f32", "f64")
-# A template that is no family: nothing chooses it, it follows every one of them.
 # Sums of bytes that an epilogue turns into float32 where they lie, scaled by column: the last place.
 DEQUANTISED = "i8_i32"
+# Templates that are no families: nothing chooses them, they follow every one.
 EPILOGUE_TEMPLATE = "kernels/epilogue.pyx.tp"
 ROWS_TEMPLATE = "kernels/rows.pyx.tp"
 
@@ -381,8 +381,15 @@ def _balanced(length: int, most: int) -> list[tuple[int, int]]:
     return [(low, high - low) for low, high in pairwise(ends)]
 
 
+# Halves that have a result of their own type: their products are finished in float32, then rounded.
+HALVES = tuple(row.numpy for row in DTYPES if row.stored in ("f16", "bf16") and not row.result)
+# Operands of dot products of bytes.
+BYTES = next(row.names for row in DTYPES if row.name == "i8_i32")
+
 PACKS = ("none", "b", "ab")
 SPLITS = ("m", "n", "batch", "k")
+
+_Row = TypeVar("_Row", Isa, Family, Epilogue, RowOp)
 
 
 def dtype(name: str) -> DType:
@@ -394,40 +401,37 @@ def dtype(name: str) -> DType:
     raise ValueError(f"no kernels for dtype {name!r}; there are kernels for {known}")
 
 
-def isa(name: str) -> Isa:
-    """Return the row of an ISA tier."""
-    for row in ISAS:
+def _named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
+    for row in rows:
         if row.name == name:
             return row
-    known = ", ".join(row.name for row in ISAS)
-    raise ValueError(f"unknown ISA tier {name!r}; known tiers: {known}")
+    raise ValueError(f"unknown {one} {name!r}; known {several}: {', '.join(row.name for row in rows)}")
+
+
+def isa(name: str) -> Isa:
+    """Return the row of an ISA tier."""
+    return _named(ISAS, name, "ISA tier", "tiers")
 
 
 def family(name: str) -> Family:
     """Return the row of a kernel family."""
-    for row in FAMILIES:
-        if row.name == name:
-            return row
-    known = ", ".join(row.name for row in FAMILIES)
-    raise ValueError(f"unknown kernel family {name!r}; known families: {known}")
+    return _named(FAMILIES, name, "kernel family", "families")
 
 
 def epilogue(name: str) -> Epilogue:
     """Return the row of an activation."""
-    for row in EPILOGUES:
-        if row.name == name:
-            return row
-    known = ", ".join(row.name for row in EPILOGUES)
-    raise ValueError(f"unknown activation {name!r}; known activations: {known}")
+    return _named(EPILOGUES, name, "activation", "activations")
 
 
 def row_op(name: str) -> RowOp:
     """Return the row of an operation on rows."""
-    for row in ROW_OPS:
-        if row.name == name:
-            return row
-    known = ", ".join(row.name for row in ROW_OPS)
-    raise ValueError(f"unknown operation on rows {name!r}; known operations: {known}")
+    return _named(ROW_OPS, name, "operation on rows", "operations")
+
+
+def bytes_of(name: str) -> int:
+    """Bytes of an element in memory by its NumPy name, bfloat16's too, which NumPy does not know."""
+    row = dtype(name)
+    return row.stored_bytes * row.parts
 
 
 def row_index(op: RowOp, x: str, y: str) -> int:

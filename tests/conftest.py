@@ -13,8 +13,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from fastgemm import registry
 
 pytest.register_assert_rewrite("oracle")
 
@@ -51,6 +55,25 @@ def _same_threads_after() -> Iterator[None]:
     yield
     if fastgemm.get_num_threads() != before:
         fastgemm.set_num_threads(before)
+
+
+@pytest.fixture
+def on_tier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], registry.Isa]]:
+    """A function that puts every call of the process on one tier, until the test ends."""
+    from fastgemm import dispatch, layer, registry
+
+    def forget() -> None:
+        layer._level.cache_clear()
+        dispatch.reload()
+
+    def put(name: str) -> registry.Isa:
+        monkeypatch.setenv("FASTGEMM_ISA", name)
+        forget()
+        return registry.isa(name)
+
+    yield put
+    monkeypatch.undo()
+    forget()
 
 
 @pytest.fixture

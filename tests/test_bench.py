@@ -28,6 +28,7 @@ import peers  # noqa: E402
 import report  # noqa: E402
 import squares  # noqa: E402
 import stats  # noqa: E402
+import timing  # noqa: E402
 import verdict  # noqa: E402
 import workers  # noqa: E402
 
@@ -66,7 +67,7 @@ def synthetic() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("module", [cases, peers, squares, stats, workers], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [cases, peers, squares, stats, timing, workers], ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 

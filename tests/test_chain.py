@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from oracle import dtype_of, integers, normal
 
 import fastgemm
-from fastgemm import dispatch, epilogues, kernels, layer, registry
+from fastgemm import epilogues, kernels, registry
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -24,15 +24,9 @@ pytestmark = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
 
 
 @pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[registry.Isa]:
+def tier(request: pytest.FixtureRequest, on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
     """Every call of the process on one tier."""
-    monkeypatch.setenv("FASTGEMM_ISA", request.param)
-    layer._level.cache_clear()
-    dispatch.reload()
-    yield registry.isa(request.param)
-    monkeypatch.undo()
-    layer._level.cache_clear()
-    dispatch.reload()
+    return on_tier(request.param)
 
 
 def ref(slot: int, array: np.ndarray, block: int = 0, **fields: Any) -> Ref:
@@ -345,3 +339,13 @@ def test_what_a_chain_reaches_is_checked_exactly() -> None:
                 chain.run([base[:high], out])
             with pytest.raises(ValueError, match="reaches bytes"):
                 chain.run([base[: high - 1], out])
+
+
+def test_a_chain_that_has_run_is_closed() -> None:
+    """Its members may be in use by another thread."""
+    x = np.ones((4, 3), F4)
+    chain = Chain([Map(3, ref(0, x, 4), ref(1, x, 4), Finish("relu"))], outer=(1,), rows=4, block=4)
+    chain.run([x, np.empty_like(x)])
+    row = registry.dtype("f32")
+    with pytest.raises(ValueError, match="no more members"):
+        chain.add_finish(3, ref(0, x, 4), ref(1, x, 4), row, registry.isa(TIERS[-1]).level, (0, 0.0, 0.0, None, None))

@@ -110,14 +110,6 @@ def test_long_chains_are_continued_from_their_first_pieces() -> None:
     assert many == pytest.approx(4 * few, rel=0.05)
 
 
-def test_the_cheapest() -> None:
-    graph = perceptron(512)
-    made = [passes.apply(graph, fusion) for fusion in ("none", "fine")]
-    assert memory.cheapest(made) == 1
-    assert memory.cheapest(made[::-1]) == 0
-    assert memory.cheapest([graph, graph]) == 0
-
-
 def test_shared_memory_counts_once() -> None:
     """In place: the same lines are read and written."""
     graph = chain_of(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,9 @@ SIZES = [(37, 50, 70), (61, 131, 2500), (1, 300, 200), (300, 1, 200), (2, 7, 900
 
 
 @pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[registry.Isa]:
+def tier(request: pytest.FixtureRequest, on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
     """Every call of the process on one tier."""
-    monkeypatch.setenv("FASTGEMM_ISA", request.param)
-    layer._level.cache_clear()
-    dispatch.reload()
-    yield registry.isa(request.param)
-    monkeypatch.undo()
-    layer._level.cache_clear()
-    dispatch.reload()
+    return on_tier(request.param)
 
 
 def given(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from oracle import assert_close, integers, normal
 
 import fastgemm
-from fastgemm import dispatch, kernels, layer, packed, registry
+from fastgemm import kernels, packed, registry
 
 TIERS = [tier.name for tier in kernels.runnable()]
 DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
@@ -21,15 +21,9 @@ SIZES = [(1, 300, 200), (5, 70, 33), (37, 130, 2500), (8, 1, 9), (3, 17, 1), (30
 
 
 @pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[registry.Isa]:
+def tier(request: pytest.FixtureRequest, on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
     """Every call of the process on one tier."""
-    monkeypatch.setenv("FASTGEMM_ISA", request.param)
-    layer._level.cache_clear()
-    dispatch.reload()
-    yield registry.isa(request.param)
-    monkeypatch.undo()
-    layer._level.cache_clear()
-    dispatch.reload()
+    return on_tier(request.param)
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -20,7 +20,7 @@ from . import ops
 from .ir import Node, Value
 from .rowwise import ROWS, Unfit, joined
 from .rules import Array
-from .scratch import Scratch, item_size
+from .scratch import Scratch
 
 
 class Geometry(NamedTuple):
@@ -186,7 +186,7 @@ class Lowering:
     def _adjacent(self, *refs: Ref | None) -> None:
         """Refuse rows whose numbers do not lie side by side: only the operands of products may."""
         for ref in refs:
-            if ref is not None and ref.column != item_size(ref.dtype):
+            if ref is not None and ref.column != registry.bytes_of(ref.dtype):
                 raise Unfit("numbers of a row that do not lie side by side")
 
     def _cast(self, x: Ref, columns: int, out: Ref) -> Ref:

@@ -16,7 +16,6 @@ from .ir import Node, Value
 _FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
 ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
 _MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
-_HALVES = ("float16", "bfloat16")
 ROW_TYPES = tuple(registry.ROW_TYPES.values())
 
 
@@ -24,7 +23,7 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
     """Whether a node can be a member of a chain: asked of types and shapes, not of strides."""
     out, reads = values[node.output], [values[name] for name in node.inputs]
     kind = out.dtype.name
-    half = kind in _HALVES
+    half = kind in registry.HALVES
     if len(out.shape) < 2 or out.size == 0 or any(value.size == 0 for value in reads):
         return False
     if node.op == "qlinear":

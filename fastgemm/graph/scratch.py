@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from .. import registry
 from ..chain import SCRATCH, Finish, Ref
 from . import planner
 from .planner import Birth, Death
@@ -20,7 +19,7 @@ class Scratch:
 
     def rows(self, columns: int, dtype: str) -> Ref:
         """Return a reference to rows of so many numbers."""
-        size = item_size(dtype)
+        size = registry.bytes_of(dtype)
         row = -(-columns * size // planner.ALIGNMENT) * planner.ALIGNMENT
         # Rows at a distance of whole kilobytes would share a few sets of the caches.
         row += planner.ALIGNMENT * (row % 1024 == 0)
@@ -47,11 +46,6 @@ class Scratch:
             return ref if ref.slot >= SCRATCH else ref._replace(slot=SCRATCH, offset=plan.offsets[str(ref.slot)])
 
         return [_with_refs(member, moved) for member in members], plan.total
-
-
-def item_size(dtype: str) -> int:
-    """Return the bytes of a number; NumPy does not know bfloat16 by name."""
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
 def _refs(member: Any) -> list[Ref]:

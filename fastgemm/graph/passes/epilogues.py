@@ -16,7 +16,7 @@ from .rewriting import Rewriting, broadcasts, number
 
 _ACTIVATIONS = {row.name: row for row in registry.EPILOGUES if row.name != "none"}
 # Halves are finished in float32, before they are rounded.
-_FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), "float16", "bfloat16"}
+_FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES}
 
 
 def epilogues(graph: Graph) -> Graph:
