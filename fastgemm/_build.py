@@ -56,7 +56,7 @@ NUMPY_MACROS = [
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
-DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "team", "plan"))
+DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "dots", "team", "plan"))
 CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
@@ -72,7 +72,7 @@ SPECIAL_FLAGS = [
 KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
     "kernels/transpose.pxd", "kernels/weave.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
-    "kernels/rows.pxd",
+    "kernels/rows.pxd", "kernels/joined.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"

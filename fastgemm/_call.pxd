@@ -23,12 +23,11 @@ cdef struct operand_t:
     char* data
     npy_intp rows, cols     # strides in bytes
 
-# Fill in call and key, with C row-major (and where something is done to finished rows of C, `in_rows`, in any case with
-# adjacent columns: the caller has seen to it).  Returns 1, 2 where that took exchanging the operands, and 0 where
-# the strides are no whole numbers of components.
+# Fill in call and key, with C row-major or, where `problem.turns`, by columns.  Returns 1, 2 where that took exchanging
+# the operands, and 0 where the strides are no whole numbers of components.
 cdef int describe(
     int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
-    const operand_t* a, const operand_t* b, const operand_t* c, bint in_rows,
+    const operand_t* a, const operand_t* b, const operand_t* c,
     call_t* call, key_t* key) noexcept nogil
 
 # 0; NO_KERNEL: nothing was done and NumPy has to do it; NO_MEMORY.

@@ -24,8 +24,8 @@ cdef int AB_BYTES[MAX_CODES]     # of a component of an operand, of the output
 cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
-cdef npy_intp TURNED_ROWS = problem.TURNED_ROWS, TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
-cdef npy_intp APART_ROWS = problem.APART_ROWS
+cdef npy_intp TURNED_FIRST = problem.TURNED_ROWS.start, TURNED_END = problem.TURNED_ROWS.stop
+cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
@@ -36,20 +36,20 @@ for _row in registry.DTYPES:
     AB_BYTES[<int>_row.code], C_BYTES[<int>_row.code] = _row.stored_bytes, _row.result_bytes
     AB_SHIFTS[<int>_row.code] = _row.stored_bytes.bit_length() - 1
     C_SHIFTS[<int>_row.code] = _row.result_bytes.bit_length() - 1
-    FLOATS[<int>_row.code] = not _row.exact
     TURNS[<int>_row.code] = _row.turns
+    FLOATS[<int>_row.code] = not _row.exact
 for _i, _row in numpy_types.ROWS.items():
     CODES[_i] = _row.code
 
 
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k) noexcept nogil:
-    # `problem.turns`, or `problem.falls_apart`, of sizes.
-    return 1 < m <= TURNED_ROWS and n >= TURNED_RATIO * m and k >= TURNED_K
+    # `problem.turns` of sizes.
+    return TURNED_FIRST <= m < TURNED_END and n >= TURNED_RATIO * m and k >= TURNED_K
 
 
 cdef int describe(
         int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
-        const operand_t* a, const operand_t* b, const operand_t* c, bint in_rows,
+        const operand_t* a, const operand_t* b, const operand_t* c,
         call_t* call, key_t* key) noexcept nogil:
     cdef npy_intp size = AB_BYTES[code], size_c = C_BYTES[code]
     # Whole numbers of components by shifts: six divisions take as many nanoseconds.
@@ -57,16 +57,14 @@ cdef int describe(
     cdef int part = PARTS[code], threads = threads_now()
     cdef npy_intp rs_c, cs_c, rows
     cdef int way = 1
-    cdef bint turned, apart = False
+    cdef bint turned
     cdef char la, lb
     if (a.rows | a.cols | b.rows | b.cols) & (size - 1) or (c.rows | c.cols) & (size_c - 1):
         return 0
     rs_c, cs_c = c.rows >> by_c, c.cols >> by_c
     turned = n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part)
-    if TURNS[code] and not in_rows and batch == 1 and a.cols == size * part and b.rows == size * part:
-        if turns(n, m, k) if turned else turns(m, n, k):
-            apart = (n if turned else m) <= APART_ROWS
-            turned ^= not apart
+    if TURNS[code] and batch == 1 and a.cols == size * part and b.rows == size * part:
+        turned ^= turns(n, m, k) if turned else turns(m, n, k)
     if turned:
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by
@@ -86,9 +84,6 @@ cdef int describe(
         call.cs_b = 0
     call.c = c.data
     call.step_a = call.step_b = call.step_c = 0
-    if apart:
-        batch, m = m, 1
-        call.step_a, call.step_c = call.rs_a << by, call.rs_c << by_c
     call.finish = NULL
     call.terms = NULL
     call.offsets = NULL

@@ -1,6 +1,7 @@
 """One product of two matrices, with factors or with what a layer does to its result."""
 
 cimport numpy as cnp
+from numpy cimport npy_intp
 
 from fastgemm._call cimport CODES, NO_MEMORY, describe, execute, make_ready, operand_t
 from fastgemm.driver._plan cimport key_t
@@ -12,7 +13,7 @@ cnp.import_array()
 cnp.import_ufunc()
 
 
-cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, bint in_rows,
+cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code,
                   call_t* call, key_t* key) except -1:
     # `describe` for two-dimensional arrays.
     cdef operand_t oa, ob, oc
@@ -21,19 +22,25 @@ cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, bint in
     ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
     oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)
     return describe(code, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
-                    &oa, &ob, &oc, in_rows, call, key)
+                    &oa, &ob, &oc, call, key)
 
 
 cdef int finished(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, finish_t finish,
                   const void* terms) except -1:
-    cdef int failed
+    cdef int failed, way
     cdef call_t call
     cdef key_t key
-    if not matrices(a, b, c, code, True, &call, &key):
+    cdef npy_intp m = cnp.PyArray_DIM(c, 0), n = cnp.PyArray_DIM(c, 1)
+    way = matrices(a, b, c, code, &call, &key)
+    if not way:
         return False
-    call.finish, call.terms = finish, terms
+    # Of an output that is computed by columns no part is a finished row: then all of it, which is few rows, afterwards.
+    if way == 1 or n == 1:
+        call.finish, call.terms = finish, terms
     with nogil:
         failed = execute(&key, &call)
+        if failed == 0 and call.finish == NULL:
+            finish(m, n, call.c, call.cs_c, terms, 0, 0)
     clear_flags()
     if failed == NO_MEMORY:
         raise MemoryError("no memory for a workspace")
@@ -50,7 +57,7 @@ def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha,
     cdef int failed, way
     cdef call_t call
     cdef key_t key
-    way = matrices(a, b, c, CODES[cnp.PyArray_TYPE(a)], False, &call, &key)
+    way = matrices(a, b, c, CODES[cnp.PyArray_TYPE(a)], &call, &key)
     if not way:
         return False
     if cnp.PyArray_ISCOMPLEX(c):

@@ -46,7 +46,7 @@ cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp
     # Rows that have numbers of their own stay those of one product.
     if extra == NULL or not (extra.offsets[0].step or extra.terms.left_step):
         fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
-    way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, False, &call, &key)
+    way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
     if not way:
         return False
     if batch > 1:

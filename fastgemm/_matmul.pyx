@@ -122,7 +122,7 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
     if batch > 1:
         fold(&m, &batch, &oa, &oc, steps[0], steps[1], strides_c[0])
-    way = describe(code, m, n, k, batch, &oa, &ob, &oc, False, &call, &key)
+    way = describe(code, m, n, k, batch, &oa, &ob, &oc, &call, &key)
     if way == 0:
         return None
     if batch > 1:

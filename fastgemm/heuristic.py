@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from . import cpu, heuristic_small, kernels, registry
+from . import cpu, heuristic_dots, heuristic_small, kernels, registry
 from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
@@ -80,9 +80,9 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return Config(family="numpy")
     if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):
         return _gemv(problem, tier)
-    small = heuristic_small.config(problem, tier)
-    if small is not None:
-        return small
+    own = heuristic_dots.config(problem, tier) or heuristic_small.config(problem, tier)
+    if own is not None:
+        return own
     best: tuple[float, Config] | None = None
     for mr, nr in registry.tiles(problem.row, tier):
         pack = packing(problem, mr, nr, family(problem.row, tier))

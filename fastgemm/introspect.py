@@ -9,7 +9,7 @@ import numpy as np
 
 from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
-from .problem import Config, Problem, Record, falls_apart, normalised, turns
+from .problem import Config, Problem, Record, as_called, normalised
 from .version import VERSION
 
 
@@ -48,6 +48,11 @@ class Explanation:
             lines.append("computed by np.matmul")
         elif c.family == "gemv":
             lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
+                         f"{c.threads} threads over {c.split}")
+        elif c.family == "dots":
+            rows = min(p.m, registry.DOT_ROWS)
+            columns = registry.dot_columns(p.row, registry.isa(c.isa), rows)
+            lines.append(f"{registry.variant('dots', p.row, registry.isa(c.isa), rows, columns)}, KC {c.kc}, "
                          f"{c.threads} threads over {c.split}")
         elif c.family == "small":
             lines.append(f"{registry.variant('small', p.row, registry.isa(c.isa), c.mr, c.nr)}, "
@@ -138,10 +143,9 @@ def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -
     batch = int(np.prod(np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), dtype=np.int64))
     if 0 in (m, n, k, batch):
         return "an empty product takes no kernel"
-    if n == 1 and m > 1:
-        left, right, m, n = np.swapaxes(right, -1, -2), np.swapaxes(left, -1, -2), n, m
-    problem = Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed)
-    return normalised(problem) if turns(problem) or falls_apart(problem) else problem
+    return as_called(
+        Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed)
+    )
 
 
 def _letter(x: np.ndarray[Any, Any]) -> str:

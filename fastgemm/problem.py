@@ -24,12 +24,11 @@ MAX_SUMS = 4 << 20
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
 # than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of B packed, of this
 # (us, f32 on Zen 5, one thread): 25x512x512 80, 66; 78x512x512 189, 170; 32x2560x2560 2770, 1740; but 101x512x512
-# 223, 241; 196x1024x256 403, 545.
-TURNED_ROWS = 80
+# 223, 241; 196x1024x256 403, 545.  Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365, dots 204; 16x768x3072
+# 362, dots 489).
+TURNED_ROWS = range(9, 81)
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
-# So few are dot products of B's columns with one row after the other: 2x512x512 39 us packed, 18 so.
-APART_ROWS = 3
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
 
 
@@ -113,21 +112,13 @@ def turns(problem: Problem) -> bool:
     >>> turns(Problem("f32", 25, 512, 512, layout="nt")), turns(Problem("f32", 25, 512, 512, layout="nn"))
     (True, False)
     """
-    m, row = problem.m, problem.row
-    few = APART_ROWS < m <= TURNED_ROWS and problem.n >= TURNED_RATIO * m and problem.k >= TURNED_K
-    return few and problem.layout == "nt" and problem.batch == 1 and row.turns
-
-
-def falls_apart(problem: Problem) -> bool:
-    """Say whether each row is a product of its own, with a B that all share (see `APART_ROWS`).
-
-    Examples
-    --------
-    >>> falls_apart(Problem("f32", 2, 512, 512, layout="nt"))
-    True
-    """
-    few = 1 < problem.m <= APART_ROWS and problem.n >= TURNED_RATIO * problem.m and problem.k >= TURNED_K
+    few = problem.m in TURNED_ROWS and problem.n >= TURNED_RATIO * problem.m and problem.k >= TURNED_K
     return few and problem.layout == "nt" and problem.batch == 1 and problem.row.turns
+
+
+def as_called(problem: Problem) -> Problem:
+    """Return the problem that a call with a row-major output looks up: this one, or its transpose."""
+    return normalised(problem) if turns(problem) or (problem.n == 1 and problem.m > 1) else problem
 
 
 def normalised(problem: Problem) -> Problem:
@@ -144,8 +135,6 @@ def normalised(problem: Problem) -> Problem:
     """
     if (problem.n == 1 and problem.m > 1) or turns(problem):
         problem = transposed(problem)
-    elif falls_apart(problem):
-        problem = replace(problem, m=1, batch=problem.m)
     a = _looked_up(problem.layout[0], problem.m, problem.k)
     b = _looked_up(problem.layout[1], problem.k, problem.n)
     return replace(problem, layout=a + b)
@@ -233,13 +222,13 @@ class Config:
             return "split 'k' takes one product, not a stack"
         if self.split == "k" and problem.m * problem.n * dt.itemsize > MAX_PARTIAL:
             return f"split 'k' keeps an output a thread, at most {MAX_PARTIAL >> 10} KiB"
-        if self.family != "gemv" and (self.mr, self.nr) not in registry.tiles(dt, tier):
+        if self.family not in ("gemv", "dots") and (self.mr, self.nr) not in registry.tiles(dt, tier):
             return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
         if not registry.computes(self.family, dt):
             return f"{self.family} has no kernels for {dt.name}"
         if registry.beyond(registry.family(self.family), tier) is None:
             return f"{tier.name} has no {self.family} kernels"
-        if self.family not in ("gemv", "small"):
+        if self.family not in ("gemv", "small", "dots"):
             if dt.converts and (self.pack == "none" or (self.pack == "b" and not registry.in_place(self.family, dt))):
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
@@ -263,6 +252,15 @@ class Config:
                 return "gemv needs a matrix with adjacent rows or columns"
             if self.split == "m":
                 return "gemv has one row to split"
+        elif self.family == "dots":
+            if problem.layout != "nt":
+                return "dots needs operands that both lie along k"
+            if self.pack != "none":
+                return "dots packs nothing"
+            # Of each thread: sums, a block of rows of A, and a few columns of B.
+            rows, columns, steps = min(self.mc, problem.m), min(self.nc, problem.n), min(self.kc, problem.k)
+            if (rows * (columns + steps) + 8 * steps) * dt.itemsize > MAX_WORKSPACE:
+                return f"copied blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
         elif self.family == "small":
             if self.pack == "ab":
                 return "small packs no A"

@@ -195,10 +195,16 @@ TILES = {
 # widest is enough.
 WHOLE_TILES = {"v2": ((6, 2),), "v3": ((6, 2),), "v4": ((6, 4),)}
 
+# The dots family: the most rows of A at a time, and, by registers and components of an element, the columns of B for
+# 1, 2 ... of them.
+DOT_ROWS = 4
+DOT_COLUMNS = {16: {1: (4, 4, 2, 2), 2: (4, 2, 1, 1)}, 32: {1: (6, 6, 6, 6), 2: (3, 3, 3, 3)}}
+
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
     Family("small", "kernels/small.pyx.tp", "short k, nothing packed: stacks of small products, narrow outputs"),
+    Family("dots", "kernels/dots.pyx.tp", "both operands lie along k, few rows: dot products, nothing packed"),
     Family(
         "vnni", "kernels/gemm.pyx.tp", "bytes with 32-bit sums, four products a lane",
         (("v3", ("avx_vnni",), ("-mavxvnni",)), ("v4", ("avx512_vnni",), ("-mavx512vnni",))),
@@ -509,6 +515,8 @@ def computes(family_name: str, dt: DType) -> bool:
         return True
     if family_name == "small":
         return is_small(dt)
+    if family_name == "dots":
+        return dt.group == 1 and dt.lane != "b8"
     return family_name == "gemm" or (dt.group > 1 and family_name == "vnni") or dt.stored == family_name
 
 
@@ -553,6 +561,20 @@ def storing(dt: DType) -> str:
 def whole_rows(dt: DType, tier: Isa) -> int:
     """Rows that the small family's kernel for rows of one vector takes at least; it takes twice as many at a time."""
     return tier.registers // 4 // dt.parts
+
+
+def dot_columns(dt: DType, tier: Isa, rows: int) -> int:
+    """Columns of B that the dots family's kernel for some rows of A takes at a time.
+
+    As many sums as registers hold beside a vector of each row: loads bound what is left of the time (vectors that begin
+    16 bytes into a line count twice), 4x6 needs 10 for 24 multiply-adds and 4x4 8 for 16.
+    """
+    return DOT_COLUMNS[tier.registers][dt.parts][rows - 1]
+
+
+def dot_step(dt: DType, tier: Isa) -> int:
+    """Columns that every kernel of the dots family takes in whole turns."""
+    return max(dot_columns(dt, tier, rows) for rows in range(1, DOT_ROWS + 1))
 
 
 def variant(family_name: str, dt: DType, tier: Isa, mr: int, nr: int) -> str:

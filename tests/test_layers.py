@@ -17,7 +17,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 LAYERS = (
     ("registry", "version"),
     ("problem", "numpy_types"),
-    ("heuristic_small",),
+    ("heuristic_small", "heuristic_dots"),
     ("cpu",),
     ("driver",),
     ("kernels",),

@@ -1,4 +1,4 @@
-"""Few rows of A against a B given transposed: the transposed output, or one row at a time, is what is computed."""
+"""Few rows of A against a B given transposed: dot products, or the transposed output, are what is computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def integers(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return made.astype(dtype) if np.dtype(dtype).kind != "c" else (made + 1j * made[::-1]).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", [row.numpy for row in registry.DTYPES[:6]])
+@pytest.mark.parametrize("dtype", [row.numpy for row in registry.DTYPES if row.turns])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_answers(dtype: str, threads: int) -> None:
     for m, n, k in SIZES:
@@ -73,7 +73,7 @@ def test_the_rule() -> None:
         return found.m, found.n, found.batch
 
     assert letters(25, 512) == (512, 25, 1)
-    assert letters(2, 512) == (1, 512, 2)
+    assert letters(8, 512) == (8, 512, 1)
     assert letters(25, 512, "nn") == letters(25, 512, "tn") == letters(25, 512, dtype="f16") == (25, 512, 1)
     assert letters(81, 512) == (81, 512, 1)
     assert letters(80, 319) == (80, 319, 1)

@@ -235,6 +235,58 @@ def test_gemv_stacks(dt: registry.DType, tier: registry.Isa) -> None:
             assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a, b))
 
 
+def dots_tiers() -> list[Any]:
+    """Those that the dots family has kernels for."""
+    return [each for each in tiers() if registry.computes("dots", each.values[0])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dt", "tier"), dots_tiers())
+def test_dots(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+    """Every height and width of a tile, remainders of k; blocks of k and of columns; outputs that are no plain ones."""
+    lanes, columns = registry.lanes(dt, tier), registry.dot_step(dt, tier)
+    rows = (*range(1, registry.DOT_ROWS + 2), 4 * registry.DOT_ROWS + 1)
+    widths = (*range(1, columns + 2), 5 * columns + 2)
+    for m, n, k in itertools.product(rows, widths, (1, lanes - 1 or 2, lanes, 2 * lanes + 1)):
+        problem = problem_of(dt, (m, n, k), "nt", threads=2)
+        for split, out_letter in (("n", "n"), ("m", "g"), ("k", "n"))[: 3 if threads == 2 else 1]:
+            check(problem, Config("dots", tier.name, split=split, threads=threads), "nt", out_letter)
+    blocks = {"one_block": (96, 1024, 1024), "many_blocks": (3, 64, columns + 1)}
+    for (mc, kc, nc), k in itertools.product(blocks.values(), (64, 65, 200)):
+        config = Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split="n", threads=threads)
+        for m, n, out_letter in itertools.product((2, 7, 13), (40, 61), "ngrt"):
+            check(problem_of(dt, (m, n, k), "nt", threads=2), config, "nt", out_letter)
+
+
+@pytest.mark.parametrize(("dt", "tier"), dots_tiers())
+def test_dots_have_the_same_bits_in_any_company(dt: registry.DType, tier: registry.Isa) -> None:
+    """A row of the output, and a column, do not depend on how many others there are."""
+    rng = np.random.default_rng(3)
+    kind = dtype_of(dt.numpy)
+    a, w = (rng.standard_normal((rows, 150)).astype(kind) for rows in (9, 25))
+    config = Config("dots", tier.name)
+
+    def product(rows: slice, columns: slice) -> np.ndarray:
+        left, right = a[rows], w[columns].T
+        return Plan(problem_of(dt, (len(left), right.shape[1], 150), "nt"), config).run(left, right)
+
+    whole = product(slice(None), slice(None))
+    for first, last in ((0, 1), (0, 2), (3, 6), (4, 9)):
+        assert np.array_equal(product(slice(first, last), slice(None)), whole[first:last])
+        assert np.array_equal(product(slice(None), slice(first, last)), whole[:, first:last])
+
+
+@pytest.mark.parametrize(("dt", "tier"), dots_tiers())
+def test_dots_stacks(dt: registry.DType, tier: registry.Isa) -> None:
+    for split, batch in itertools.product(("n", "batch"), (1, 5)):
+        config = Config("dots", tier.name, split=split, threads=2)
+        problem = Problem(dt.name, 3, 21, 70, batch=batch, layout="nt", threads=2)
+        if config.misfit(problem) is None:
+            a, w = integers((batch, 3, 70), dt.numpy, 1), integers((batch, 21, 70), dt.numpy, 2)
+            b = np.swapaxes(w, 1, 2)
+            assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a, b))
+
+
 @pytest.mark.parametrize(("dt", "tier", "mr", "nr"), variants("small"))
 def test_small(dt: registry.DType, tier: registry.Isa, mr: int, nr: int) -> None:
     """Tiles, rows that share vectors, panels of a tall and of a wide product; outputs that are no plain ones."""

@@ -5,11 +5,11 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from fastgemm.driver.abi cimport MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, offset_t, special_t
+from fastgemm.driver.abi cimport MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, offset_t, special_t
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
-    letter, plan_t, row_gap,
+    DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K,
+    SPLIT_M, SPLIT_N, call_t, ceil_div, cut, letter, plan_t, row_gap,
 )
 
 import numpy as np
@@ -62,6 +62,9 @@ def add_kernels(int level, int family, object capsule):
             t.peak, t.peak_flops = s.peak, s.peak_flops
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
+        for i in range(MAX_DOTS + 1):
+            if s.dots[i] != NULL:
+                t.dots[i], t.dot_columns = s.dots[i], s.dot_columns
         if s.whole != NULL:
             t.whole, t.whole_rows, t.turn = s.whole, s.whole_rows, s.turn
         for i in range(MAX_NARROW):
@@ -263,6 +266,7 @@ cdef class Plan:
         cdef const kernels_t* t = &TABLES[<int>tier.level][own][<int>row.code]
         if (plan.family == FAMILY_GEMM or own) and t.pack_a == NULL \
                 or plan.family == FAMILY_GEMV and t.gemv_rows == NULL \
+                or plan.family == FAMILY_DOTS and t.dots[1] == NULL \
                 or plan.family == FAMILY_SMALL and t.small[1][1] == NULL:
             raise ValueError(f"the {config.family} kernels for {config.isa} are not loaded in this process")
         plan.kernels = t
@@ -282,6 +286,23 @@ cdef class Plan:
                 plan.unit = max(4, t.length // t.part)
                 plan.units = ceil_div(plan.n, plan.unit)
             plan.grain = max(1, <Py_ssize_t>(GEMV_GRAIN * plan.units / work))
+            return
+        if plan.family == FAMILY_DOTS:
+            if ready:
+                raise ValueError("a B that is packed is no column of a dot product")
+            plan.mc = min(plan.m, <Py_ssize_t>config.mc)
+            plan.kc = ceil_div(min(plan.k, <Py_ssize_t>config.kc), DOTS_STEPS) * DOTS_STEPS
+            plan.ncv = min(plan.n, <Py_ssize_t>config.nc)
+            # Whole turns of the kernels, as many as stay in L1 together.
+            gap = row_gap(plan.kc * t.part, t.length) * t.real_bytes
+            plan.unit = max(1, DOTS_L1 // gap // t.dot_columns) * t.dot_columns
+            plan.sums = (plan.mc * plan.ncv * t.part * t.real_bytes + 63) // 64 * 64
+            plan.a_bytes, plan.b_bytes = plan.sums + plan.mc * gap, plan.unit * gap
+            if plan.split == SPLIT_M:
+                plan.units, least = plan.m, MAX_DOTS
+            elif plan.split == SPLIT_N:
+                plan.units = ceil_div(plan.n, plan.unit)
+            plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
             return
         plan.mr, plan.nv = config.mr, config.nr * t.part // t.length
         plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none" and not ready
@@ -402,7 +423,10 @@ cdef class Plan:
         if p.n == 1:
             call.cs_c = self.plan.kernels.part
         cdef char found = letter(p.k, p.n, call.rs_b, call.cs_b, self.plan.kernels.part)
-        if self.plan.family == FAMILY_GEMV and found == c"g" or \
+        if self.plan.family == FAMILY_DOTS:
+            if call.rs_b != self.plan.kernels.part or call.cs_a != self.plan.kernels.part:
+                raise ValueError("a and b do not lie along k, as the plan takes them")
+        elif self.plan.family == FAMILY_GEMV and found == c"g" or \
                 self.plan.family != FAMILY_GEMV and not self.plan.pack_b and found != c"n":
             raise ValueError(f"b is not laid out as {p.layout[1]!r}, and the plan does not pack it")
         # Bytes of either sign: what the kernels are told of an operand.

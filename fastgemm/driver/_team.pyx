@@ -4,10 +4,11 @@ from cython.parallel cimport parallel, threadid
 
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel, takes_whole, whole
+from fastgemm.driver._dots cimport dots
 from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
-    FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start, plan_t, share,
-    special_takes,
+    FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start,
+    plan_t, share, special_takes,
 )
 from fastgemm.driver.pieces cimport fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
@@ -45,7 +46,13 @@ cdef void rectangle(
         return
     if plan.split == SPLIT_M:
         row0, row1 = first, last
-    elif plan.split == SPLIT_N:
+    if plan.family == FAMILY_DOTS:
+        vec1 = plan.n
+        if plan.split == SPLIT_N:
+            vec0, vec1 = first * plan.unit, min(last * plan.unit, plan.n)
+        dots(plan, call, row0, row1, vec0, vec1, space)
+        return
+    if plan.split == SPLIT_N:
         vec0, vec1 = first, last
         if plan.ready:
             vec0, vec1 = panel_start(&plan.vectors, first), panel_start(&plan.vectors, last)
@@ -128,6 +135,8 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
     item.finish = NULL
     if own.k > 0 and plan.family == FAMILY_GEMV:
         gemv(&own, &item, 0, plan.n, space)
+    elif own.k > 0 and plan.family == FAMILY_DOTS:
+        dots(&own, &item, 0, plan.m, 0, plan.n, space)
     elif own.k > 0:
         blocked(&own, &item, 0, plan.m, 0, plan.width, 1, space, space + plan.a_bytes)
 

@@ -10,6 +10,7 @@ cdef enum:
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
+    MAX_DOTS = 4       # rows of A that the dots kernels take at a time
 
 cdef struct offset_t:
     # What is subtracted from an operand's numbers: one for each row of A or column of B, or (step 0) one for all.
@@ -135,6 +136,12 @@ ctypedef void (*gemv_t)(
     const void* b, Py_ssize_t rs, Py_ssize_t cs,
     void* y, Py_ssize_t inc_y, const store_t* store) noexcept nogil
 
+# C (rows x n) = A (rows x k) @ B (k x n), added to C where beta_kind is not 0; the rows are those of the kernel.  A's
+# columns, B's rows and C's columns are adjacent, all are of the type that is computed with.  `k` counts components.
+ctypedef void (*dots_t)(
+    Py_ssize_t k, Py_ssize_t n, const void* a, Py_ssize_t rs_a, const void* b, Py_ssize_t cs_b,
+    void* c, Py_ssize_t rs_c, const store_t* store) noexcept nogil
+
 # `count` equal products of one shape, whose sizes and strides inside a product are constants of the function:
 # C = A @ B, C not read.  Steps from one product to the next count bytes.
 ctypedef void (*special_run_t)(
@@ -197,6 +204,8 @@ cdef struct kernels_t:
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
     gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column
+    dots_t dots[MAX_DOTS + 1]
+    int dot_columns       # that a kernel takes at a time: a multiple for each of them
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
     turn_t turn                 # real types only
     stack_kernel_t whole        # rows of A, B and C are one vector, A's adjacent, a multiple of whole_rows of them

@@ -6,6 +6,9 @@ cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
     FAMILY_GEMV = 1
     FAMILY_SMALL = 2
+    FAMILY_DOTS = 3
+    DOTS_STEPS = 64         # of k, of which blocks are whole multiples there
+    DOTS_L1 = 24 << 10      # bytes of B's columns that all rows pass over: beside four rows of A in 48 KiB
     GEMV_CHUNK = 8192       # elements of x or y that gemv copies at a time where they are strided
 
 cdef enum:
@@ -53,7 +56,7 @@ cdef struct plan_t:
     bint raw                    # C is of the type that is computed with, whatever the table says: for such sums
     size_t c_bytes              # of a partial output, where threads share k: kept by the caller, one a thread
     Py_ssize_t units            # of one product, that threads share: rows, vectors, columns / unit, or 1
-    Py_ssize_t unit             # columns of a unit of gemv
+    Py_ssize_t unit             # columns of a unit of gemv or dots
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
     bint whole                  # one block, packed, all of a product by one thread

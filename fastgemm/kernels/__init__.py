@@ -7,6 +7,7 @@ and the tests may load others that the CPU can run.
 
     gemm.pyx.tp   microkernels, packing, tile stores      simd.pxd   vector types
     gemv.pyx.tp   one row of output                       lanes.pxd  several rows in one vector
+    dots.pyx.tp   a few rows of output, both operands along k
     small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
     epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors
     rows.pyx.tp   softmax, layer norm, casts of rows      rows.pxd   rows from and to what they are stored as

@@ -107,6 +107,16 @@ cdef extern from *:
         return acc_re * outer + inner * swap_f64(acc_im);
     }
 
+    /* Even lanes of one number, odd ones of another: both 1 or -1. */
+    static inline vf32 signs_f32(float even, float odd) {
+        const vf32 sign = SIGN_32;
+        return (even + odd) / 2 + sign * ((odd - even) / 2);
+    }
+    static inline vf64 signs_f64(double even, double odd) {
+        const vf64 sign = SIGN_64;
+        return (even + odd) / 2 + sign * ((odd - even) / 2);
+    }
+
     /* The sum of all lanes; always in the same order. */
     #define FASTGEMM_SUM(T, V, S) \\
     static inline T sum_##S(V v) { \\
@@ -248,6 +258,8 @@ cdef extern from *:
     vf64 combine_f64(vf64, vf64) nogil
     vf32 combine_conj_f32(vf32, vf32, int) nogil
     vf64 combine_conj_f64(vf64, vf64, int) nogil
+    vf32 signs_f32(float, float) nogil
+    vf64 signs_f64(double, double) nogil
     void* forgotten(void*) nogil    # the same pointer, of which the compiler knows nothing
     void prefetch_read(const void*) nogil
     void prefetch_write(const void*) nogil

@@ -144,7 +144,7 @@ class Space(SearchSpace[Config]):
         """Return the configuration at some coordinates; None where there is none."""
         value = {name: self.values[name][index] for name, index in point.items()}
         kernel, team, pack = value["kernel"], value["team"], value["pack"]
-        if kernel.family in ("gemv", "small"):
+        if kernel.family in ("gemv", "small", "dots"):
             # The other families have one way to pack and no blocks: one point stands for all.
             if any(point[name] != index for name, index in self._rest.items()):
                 return None
@@ -175,7 +175,7 @@ class Space(SearchSpace[Config]):
         for family in registry.FAMILIES:
             if not (registry.computes(family.name, dt) and runnable(family.name, tier.name)):
                 continue
-            sizes = registry.tiles(dt, tier) if family.name != "gemv" else ((0, 0),)
+            sizes = registry.tiles(dt, tier) if family.name not in ("gemv", "dots") else ((0, 0),)
             kernels += [Kernel(family.name, tier.name, mr, nr) for mr, nr in sizes]
         lanes = registry.lanes(dt, tier)
         vectors = -(-self.problem.n // lanes)
@@ -209,7 +209,7 @@ class Space(SearchSpace[Config]):
         The blocks rest at the start's and the packing at the first that suits a gemm kernel, so
         that a configuration of another family has neighbours in gemm.
         """
-        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family not in ("gemv", "small"))
+        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family not in ("gemv", "small", "dots"))
         blocks = {name: self.values[name].index(getattr(self.start, name)) for name in ORDERED}
         legal = [
             index

@@ -1,0 +1,6 @@
+"""Dot products: what the team calls."""
+
+from fastgemm.driver.structs cimport call_t, plan_t
+
+cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
+               Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil

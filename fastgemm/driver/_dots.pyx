@@ -1,0 +1,90 @@
+"""The loops around a tile of dot products, for operands that both lie along k:
+
+    ic     blocks of MC rows
+     jc    blocks of NC columns                 (sums lie beside C where that is rounded, or is no plain output)
+      pc   blocks of KC steps of k              copy A's rows
+       jr  a few columns, that stay in L1
+        ir rows, as many as a tile has          kernel
+
+Of vectors that begin inside a line each load takes two, and rows whole pages apart share sets of L1 (8 x 128 x 512 f32
+on Zen 5, 4.4 us from aligned rows, 5.0 from rows 16 bytes into a line), so A is copied where it is used often:
+straight, a load and a store a vector.  B is read where it lies; copying it takes longer than it saves up to some 24
+rows, and for so many packing or turning the output is as good.  Operands that are stored as something else are widened
+by copying both.
+"""
+
+from fastgemm.driver.abi cimport MAX_DOTS, kernels_t, store_t, update_t
+from fastgemm.driver.structs cimport DOTS_STEPS, call_t, ceil_div, cut, grid_t, plan_t, row_gap, share
+
+cdef enum:
+    LINE = 64
+    PAGE = 4096
+    A_PAYS = 32             # columns that use a copy of A
+
+
+cdef inline bint awkward(const char* x, Py_ssize_t stride) noexcept nogil:
+    # Rows that do not begin with a line, or share sets.
+    return (<size_t>x | <size_t>stride) % LINE != 0 or stride % PAGE == 0
+
+
+cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
+               Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
+    # Rows row0 : row1 and columns col0 : col1 of one product.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t size = t.real_bytes, size_ab = t.ab_bytes, size_c = size if plan.raw else t.c_bytes
+    cdef bint direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
+                        and (plan.raw or not t.narrows))
+    cdef bint copy_a = t.converts or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
+    cdef Py_ssize_t iblocks = ceil_div(row1 - row0, plan.mc), jblocks = ceil_div(col1 - col0, plan.ncv)
+    cdef Py_ssize_t steps = ceil_div(plan.k, DOTS_STEPS), kblocks = ceil_div(steps, plan.kc // DOTS_STEPS)
+    cdef Py_ssize_t ic, jc, pc, i, j, r, row, rows, col, cols, p, kc, mr, nr, rs_y, gap, rs_a, cs_b
+    cdef const char* a
+    cdef const char* b
+    cdef char* y
+    cdef char* c
+    cdef char* a_space = space + plan.sums
+    cdef char* b_space = space + plan.a_bytes
+    cdef grid_t groups
+    cdef store_t store = call.store
+    cdef update_t update = t.add if plan.raw else t.update
+    for ic in range(iblocks):
+        row = row0 + share(row1 - row0, ic, iblocks)
+        rows = row0 + share(row1 - row0, ic + 1, iblocks) - row
+        groups = cut(rows, MAX_DOTS)
+        for jc in range(jblocks):
+            col = col0 + share(col1 - col0, jc, jblocks)
+            cols = col0 + share(col1 - col0, jc + 1, jblocks) - col
+            c = call.c + (row * call.rs_c + col * call.cs_c) * size_c
+            y, rs_y = c, call.rs_c
+            store.beta_kind = call.store.beta_kind
+            if not direct:
+                y, rs_y = space, cols * t.part
+                store.beta_kind = 0
+            for pc in range(kblocks):
+                p = share(steps, pc, kblocks) * DOTS_STEPS
+                kc = min(plan.k, share(steps, pc + 1, kblocks) * DOTS_STEPS) - p
+                gap = row_gap(kc * t.part, t.length)
+                a = call.a + (row * call.rs_a + p * call.cs_a) * size_ab
+                rs_a, cs_b = call.rs_a, call.cs_b
+                if copy_a:
+                    t.pack_a(kc, rows, a, call.rs_a, t.part, a_space, gap, t.part, NULL, 0)
+                    a, rs_a = a_space, gap
+                j = 0
+                while j < cols:
+                    nr = min(plan.unit, cols - j)
+                    b = call.b + (p * call.rs_b + (col + j) * call.cs_b) * size_ab
+                    if t.converts:
+                        t.pack_a(kc, nr, b, call.cs_b, t.part, b_space, gap, t.part, NULL, 0)
+                        b, cs_b = b_space, gap
+                    r = 0
+                    for i in range(groups.panels):
+                        mr = groups.size + (1 if i < groups.larger else 0)
+                        t.dots[mr](kc * t.part, nr, a + r * rs_a * size, rs_a, b, cs_b,
+                                   y + (r * rs_y + j * t.part) * size, rs_y, &store)
+                        r += mr
+                    j += nr
+                store.beta_kind = 1
+            if call.finish != NULL:
+                call.finish(rows, cols, y, rs_y, call.terms, row, col)
+            if not direct:
+                update(rows, cols, y, rs_y, c, call.rs_c, call.cs_c, &call.store, row, col)

@@ -1,0 +1,77 @@
+"""The rules of the dots family: which untuned problems it takes, and with which team.
+
+Measured on Zen 5 (AVX-512, one thread, f32 unless said; both operands along k), as the speed of the best plan that
+packs B, or computes the transposed output (`problem.turns`), times:
+
+* few rows: 2 x 512 x 512 2.5, 4 x 800 x 800 2.3, 8 x 800 x 800 1.6, 8 x 768 x 3072 1.8, 4 x 4096 x 4096 2.1,
+  4 x 128 x 1024 5, 8 x 128 x 64 1.26, 4 x 32 x 64 1.4, but 8 x 32 x 16 0.5 and 4 x 128 x 16 0.76;
+  12 x 512 x 512 1.05, 16 x 768 x 3072 0.74;
+* the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
+* few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 0.9, 2000 x 8 x 64 0.6;
+* a small output of many steps: 16 x 16 x 256 1.2, 13 x 40 x 512 1.3, 16 x 16 x 100000 1.2, 32 x 32 x 10000 0.9;
+* stacks: 96 of 4 x 128 x 64 1.4, 64 of 4 x 512 x 128 1.7, 1000 of 10 x 10 x 32 0.8.
+"""
+
+from __future__ import annotations
+
+from . import registry
+from .problem import MAX_PARTIAL, Config, Problem
+
+FEW_ROWS = 8
+FEW_COLUMNS = 4
+LEAST_BYTES = 256  # of a row of either operand
+SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
+LONG_BYTES = 1024
+TEAM_FLOPS = 1_000_000  # as for gemm
+DEEP_K = 4096  # steps that a thread must have where threads share k
+# A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
+# nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
+BLOCK_BYTES, LONG_BLOCK_BYTES = 4096, 8192
+ONE_TILE = registry.DOT_ROWS
+MC, NC = 96, 1024
+
+
+def config(problem: Problem, tier: registry.Isa) -> Config | None:
+    """Return the configuration for a problem of this family, None for one of another.
+
+    Threads have no say in which family it is: `fastgemm.deterministic` relies on it.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_dots, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_dots.config(Problem("f32", 4, 800, 800, layout="nt"), registry.isa("v4")).family
+    'dots'
+    >>> heuristic_dots.config(Problem("f32", 4, 800, 800, layout="nn"), registry.isa("v4")) is None
+    True
+    """
+    if not _takes(problem):
+        return None
+    split, threads = _team(problem, tier)
+    size = problem.row.itemsize
+    kc = (LONG_BLOCK_BYTES if problem.m <= ONE_TILE else BLOCK_BYTES) // size
+    return Config("dots", tier.name, mc=MC, kc=kc, nc=NC, split=split, threads=threads)
+
+
+def _takes(problem: Problem) -> bool:
+    m, n, row_bytes = problem.m, problem.n, problem.k * problem.row.itemsize
+    if problem.layout != "nt" or m == 1 or not registry.computes("dots", problem.row) or row_bytes < LEAST_BYTES:
+        return False
+    return m <= FEW_ROWS or n <= FEW_COLUMNS or (m * n <= SMALL_OUTPUT and row_bytes >= LONG_BYTES)
+
+
+def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
+    threads = problem.threads
+    if threads == 1 or problem.flops < TEAM_FLOPS:
+        return "n", 1
+    partial = problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
+    columns = registry.dot_step(problem.row, tier)
+    if problem.batch >= threads:
+        return "batch", threads
+    if problem.batch == 1 and partial and problem.m * problem.n <= SMALL_OUTPUT and problem.k >= DEEP_K * threads:
+        return "k", threads
+    if problem.n >= 2 * columns * threads:
+        return "n", threads
+    if problem.m >= registry.DOT_ROWS * threads:
+        return "m", threads
+    return "n", 1
