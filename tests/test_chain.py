@@ -208,6 +208,22 @@ def test_quantised_products(tier: registry.Isa, left: str, right: str) -> None:
             np.testing.assert_allclose(floats, z / (1 + np.exp(-z)), rtol=1e-5, atol=1e-5)
 
 
+def test_ties_of_quantised_products(tier: registry.Isa) -> None:
+    """Halves between two bytes, and numbers next to them, are rounded as the exact result is."""
+    rng = np.random.default_rng(2)
+    m, n, k = 19, 100, 700
+    a, b = rng.integers(0, 256, (m, k)).astype("u1"), rng.integers(-127, 128, (k, n)).astype("i1")
+    sums = a.astype("i8") @ b.astype("i8")
+    packed, out = fastgemm.pack(b), np.empty((m, n), "i1")
+    for factor, add in ((0.5, None), (2.0**-9, 0.5), (np.nextafter(np.float32(2**-9), 1), 0.25), (0.5, "centre")):
+        shift = np.float32(0 if add is None else add) if add != "centre" else (-0.5 * sums[0]).astype("f4")
+        used = None if add is None else np.broadcast_to(shift, (n,))
+        product = Product(n, k, ref(0, a, m), packed, ref(1, out, m), None, factor, used)
+        Chain([product], (1,), m, m).run([a, out])
+        want = np.clip(np.rint(sums * np.float64(factor) + shift.astype("f8")), -128, 127)
+        np.testing.assert_array_equal(out, want)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_halves_are_finished_before_they_are_rounded(tier: registry.Isa, name: str) -> None:
     if not registry.supported(registry.dtype(name), tier):
