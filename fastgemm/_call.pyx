@@ -63,10 +63,10 @@ cdef int describe(
         return 0
     rs_c, cs_c = c.rows >> by_c, c.cols >> by_c
     turned = n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part)
-    if TURNS[code] and not in_rows and batch == 1 and a.cols == size * part and b.rows == size * part:
+    if TURNS[code] and batch == 1 and a.cols == size * part and b.rows == size * part:
         if turns(n, m, k) if turned else turns(m, n, k):
             apart = (n if turned else m) <= APART_ROWS
-            turned ^= not apart
+            turned ^= not (apart or in_rows)
     if turned:
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by
@@ -86,9 +86,11 @@ cdef int describe(
         call.cs_b = 0
     call.c = c.data
     call.step_a = call.step_b = call.step_c = 0
+    call.row = call.step_row = 0
     if apart:
         batch, m = m, 1
         call.step_a, call.step_c = call.rs_a << by, call.rs_c << by_c
+        call.step_row = 1
     call.finish = NULL
     call.terms = NULL
     call.offsets = NULL

@@ -36,3 +36,6 @@ def finish_into(
     p: float,
     q: float,
 ) -> None: ...
+def quick(
+    level: int | None, x: object, weight: object, bias: object, activation: object, residual: object, out: object
+) -> NDArray[Any] | None: ...

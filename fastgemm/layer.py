@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _linear, epilogues, kernels, registry
+from . import _linear, epilogues, kernels, numpy_types, registry
 from ._matmul import matmul
 from .epilogues import Activation, Array
 from .packed import PackedMatrix
 
-# Halves are finished while they are float32.
-_FUSED = frozenset((*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES))
+_HALVES = frozenset(row.name for row in registry.DTYPES if row.numpy in registry.HALVES)
 # What np.asarray takes apart without asking it how it multiplies.
 _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
 
@@ -48,7 +47,8 @@ def linear(
         bfloat16, by a table: off by up to 0.009).  A tuple gives the numbers:
         ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
     residual : array_like, optional
-        Broadcast to the result's shape and added before the activation.
+        Broadcast to the result's shape and added before the activation.  Of shape (..., 1) it is a number for each row,
+        a bias of rows: it is read as it is, without a copy of the result's size.
     out : ndarray, optional
         Where the result goes; of the result's shape and dtype.  It may overlap the operands.
 
@@ -83,23 +83,25 @@ def linear(
     >>> fastgemm.linear(x, weight, np.array([0.0, 1.0, 0.0]), activation="relu")
     array([[0., 3., 0.]])
     """
+    done = _linear.quick(_level(), x, weight, bias, activation, residual, out)
+    if done is not None:
+        return done
     what = epilogues.activation(activation)
     plain = all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, weight, bias, residual))
     take = np.asarray if plain else np.asanyarray
     if isinstance(weight, PackedMatrix):
         if plain or all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, bias, residual)):
-            return _with_packed(np.asarray(x), weight, bias, residual, what, out)
+            added, shortcut = _terms(np.asarray, bias, residual)
+            return _with_packed(np.asarray(x), weight, added, shortcut, what, out)
         weight = weight.toarray().T
     left, right = take(x), take(weight)
-    # Python's numbers keep their weak type.
-    weak = (int, float, complex, type(None))
-    added, shortcut = (given if isinstance(given, weak) else take(given) for given in (bias, residual))
+    added, shortcut = _terms(take, bias, residual)
     shape = _shape(left.shape, right.shape, added, shortcut)
     _check_out(out, shape)
     dtype = _dtype(left.dtype, right.dtype, added, shortcut, what)
     rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
-    level = _level()
-    if not plain or dtype.name not in _FUSED or 0 in (rows, inner, columns) or level is None:
+    level, half = _level(), _half(dtype)
+    if not plain or half is None or 0 in (rows, inner, columns) or level is None:
         with np.errstate(all="ignore"):
             made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
         finished: Array = _given(np.asarray(made) if plain else made, out)
@@ -110,13 +112,19 @@ def linear(
         if _linear.product_into(level, a, b, c, *terms):
             return
         with np.errstate(all="ignore"):
-            if dtype.name in registry.HALVES:
+            if half:
                 c[...] = epilogues.apply(np.matmul(a.astype("f4"), b.astype("f4")), terms[1], terms[2], what)
                 return
             np.matmul(a, b, out=c)
         _linear.finish_into(level, c, *terms)
 
     return _fused(product, left, [b], (rows, columns), added, shortcut, what, shape, dtype, out)
+
+
+def _terms(take: Callable[[Any], Any], *given: Any) -> list[Any]:
+    # Python's numbers keep their weak type.
+    weak = (int, float, complex, type(None))
+    return [one if isinstance(one, weak) else take(one) for one in given]
 
 
 def _with_packed(
@@ -127,7 +135,7 @@ def _with_packed(
     dtype = _dtype(left.dtype, weight.dtype, bias, residual, what)
     panels, level = weight.panels, _level()
     rows = math.prod(left.shape[:-1])
-    if panels is None or level is None or dtype != weight.dtype or dtype.name not in _FUSED or rows == 0:
+    if panels is None or level is None or dtype != weight.dtype or _half(dtype) is None or rows == 0:
         with np.errstate(all="ignore"):
             made = epilogues.apply(weight.product(left), bias, residual, what)
         finished: Array = _given(np.asarray(made), out)
@@ -147,9 +155,14 @@ def _fused(
     if out is not None and out.dtype != dtype:
         raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
     a = np.require(left, dtype, ["ALIGNED"]).reshape(size[0], left.shape[-1])
-    kind = np.dtype(np.float32) if dtype.name in registry.HALVES else dtype
+    kind = np.dtype(np.float32) if _half(dtype) else dtype
     bias_row = None if added is None else np.require(added, kind, ["C", "ALIGNED"]).reshape(-1)
-    beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), kind, ["C", "ALIGNED"])
+    beside = None
+    if shortcut is not None:
+        # One number for each row stays that.
+        column = np.shape(shortcut)[-1:] == (1,) and len(shape) == left.ndim
+        full = (*shape[:-1], 1) if column else shape
+        beside = np.require(np.broadcast_to(shortcut, full), kind, ["C", "ALIGNED"]).reshape(size[0], -1)
     reads = [*reads, *[array for array in (a, bias_row, beside) if array is not None]]
     target = out
     if out is None or not out.flags.carray or any(np.may_share_memory(out, array) for array in reads):
@@ -167,6 +180,14 @@ def _level() -> int | None:
     if tier is not None:
         load(tier)
     return None if tier is None else tier.level
+
+
+def _half(dtype: np.dtype[Any]) -> bool | None:
+    # Whether a product of a type is finished while it is float32; None where nothing can follow it.
+    row = numpy_types.row_of(dtype)
+    if row is None or row.name not in (*registry.FINISHED, *_HALVES):
+        return None
+    return row.name in _HALVES
 
 
 def load(tier: registry.Isa) -> None:

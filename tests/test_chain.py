@@ -301,6 +301,9 @@ def test_errors() -> None:
     x, w, out = np.ones((10, 8), "f4"), np.ones((8, 6), "f4"), np.empty((10, 6), "f4")
     good = Product(6, 8, ref(0, x, 5), ref(1, w), ref(2, out, 5))
 
+    a, b, c = (np.ones(shape, kind) for shape, kind in (((10, 8), "i1"), ((8, 6), "i1"), ((10, 6), "i4")))
+    sums = Product(6, 8, ref(0, a, 5), ref(1, b), ref(2, c, 5))
+
     def made(*members: Any, outer: Any = (2,), rows: int = 10, block: int = 5, room: int = 64) -> Chain:
         return Chain(members or (good,), outer, rows, block, room)
 
@@ -329,6 +332,9 @@ def test_errors() -> None:
         (lambda: made(Rows("cast", 8, good.a._replace(scale=0.0), good.a)), ValueError, "above zero"),
         (lambda: made(Rows("softmax", 8, good.a, Ref(3, "uint8", 0, (40,), 8, 1))), ValueError, "scratch"),
         (lambda: made("relu"), TypeError, "made of Product"),
+        (lambda: made(sums._replace(finish=Finish("relu"))), TypeError, "sums of bytes makes float32"),
+        (lambda: made(sums._replace(finish=Finish("relu"), scale=0.5)), TypeError, "not int32"),
+        (lambda: made(sums._replace(c=ref(2, out, 5), finish=Finish("relu"))), ValueError, "by a scale"),
         (lambda: made().run([x, w]), ValueError, "2 arrays for 3 slots"),
         (lambda: made().run([x, w, out.astype("f8")]), TypeError, "slot 2 must be an ndarray of float32"),
         (lambda: made().run([x[:9], w, out]), ValueError, "it has 0 to 288"),

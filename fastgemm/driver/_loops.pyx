@@ -80,13 +80,13 @@ cdef void macrokernel(
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
                 if call.finish != NULL:
                     call.finish(mr, ((nv - 1) * L + c_tail) // t.part, c, call.rs_c, call.terms,
-                                row + r, (vec + v) * L // t.part)
+                                call.row + row + r, (vec + v) * L // t.part)
             else:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
                 if converted and call.finish != NULL:
                     call.finish(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, call.terms,
-                                row + r, (vec + v) * L // t.part)
+                                call.row + row + r, (vec + v) * L // t.part)
                 update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store,
                        row + r, (vec + v) * L // t.part)
             r += mr
@@ -166,6 +166,7 @@ cdef void blocked(
                          vec0, vec1, 1, a_space, b_space)
         item.a += call.step_a
         item.c += call.step_c
+        item.row += call.step_row
         items -= 1
 
 
@@ -264,6 +265,7 @@ cdef void blocked_rows(
                 if items > 1:
                     item.a = call.a + ic // iblocks * call.step_a
                     item.c = call.c + ic // iblocks * call.step_c
+                    item.row = call.row + ic // iblocks * call.step_row
                 row = row0 + ic % iblocks * mc
                 rows = mc if row + mc < row1 else row1 - row
                 if rows <= 0:
@@ -363,7 +365,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
             store.beta_kind = 1
             p += k
         if call.finish != NULL:
-            call.finish(1, n, y, 0, call.terms, 0, j)
+            call.finish(1, n, y, 0, call.terms, call.row, j)
         if not y_direct:
             if call.store.conj & 2:
                 conjugate(y_space, n, t.real_bytes)

@@ -95,6 +95,7 @@ cdef void anything(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_
         item.a += call.step_a
         item.b += call.step_b
         item.c += call.step_c
+        item.row += call.step_row
 
 
 cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
@@ -129,6 +130,7 @@ cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
         b += call.step_b
         item.a += call.step_a
         item.c += call.step_c
+        item.row += call.step_row
 
 
 cdef void in_columns(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:

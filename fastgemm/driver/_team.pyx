@@ -67,6 +67,7 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     item.a += i * call.step_a
     item.b += i * call.step_b
     item.c += i * call.step_c
+    item.row += i * call.step_row
     if plan.family == FAMILY_SMALL and plan.split == SPLIT_BATCH:
         small(plan, &item, last - first, 0, plan.m, 0, plan.width)
         return
@@ -90,6 +91,7 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
         item.a += items * call.step_a
         item.b += items * call.step_b
         item.c += items * call.step_c
+        item.row += items * call.step_row
 
 
 cdef Py_ssize_t member_runs(const plan_t* plan, const call_t* call, char* space, Py_ssize_t* taken,

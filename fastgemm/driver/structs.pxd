@@ -24,10 +24,11 @@ cdef struct call_t:
     Py_ssize_t step_a, step_b, step_c
     store_t store
     # What is done to finished parts of C, before they are rounded where C is narrower than what is computed with; NULL:
-    # nothing.  Only where C's columns are adjacent, alpha is 1 and beta 0, and for one product alone: parts are counted
-    # from its beginning.
+    # nothing.  Only where C's columns are adjacent, alpha is 1 and beta 0, and for one product, whole or row by row:
+    # parts are counted from its beginning.
     finish_t finish
     const void* terms           # what `finish` is told
+    Py_ssize_t row, step_row    # the row of C that it is told for the first row, and from one of a stack to the next
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted
 
 cdef struct grid_t:
@@ -78,6 +79,13 @@ cdef inline bint special_takes(const special_t* s, const call_t* call) noexcept 
             call.rs_b == s.rs_b) and call.cs_b == s.part and call.cs_c == s.part and
             call.store.alpha_is_one and call.store.beta_kind == 0 and call.store.conj == 0 and
             call.finish == NULL and call.offsets == NULL)
+
+
+cdef inline int appended(bint a_zero, bint a_unsigned, bint b_zero, bint b_unsigned) noexcept nogil:
+    # Which of the steps that packing appends to dot products of bytes count, by what is subtracted from an operand (its
+    # zero points) and its sign: 1 A's, 2 B's.  Kernels read A's bytes without sign and B's with it, so an operand of
+    # the other kind has an offset of 128.
+    return (1 if a_zero or not a_unsigned else 0) + (2 if b_zero or b_unsigned else 0)
 
 
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
