@@ -347,20 +347,22 @@ def test_errors() -> None:
 
 def test_what_a_chain_reaches_is_checked_exactly() -> None:
     """One byte less than a reference reaches is refused, in either direction."""
-    flat = np.zeros(100, "f4")
-    out = np.zeros((3, 2), "f4")
-    for offset, step, row, column in ((0, 24, 8, 4), (396, -24, -8, -4), (96, 24, -8, -4), (200, -40, 4, 8)):
+    flat, out = np.arange(100, dtype="f4"), np.zeros((3, 2), "f4")
+    for offset, step, row in ((0, 24, 8), (96, -24, -8), (40, 16, -8), (12, 4, 0), (-8, -24, -8), (-40, 16, 8)):
         member = Map(2, Ref(0, F4, offset, (step,), row, 4), Ref(1, F4, 0, (16,), 8, 4), Finish())
-        if column == 4:
-            chain = Chain([member], (2,), 3, 2)
-            reached = [(offset + i * step + j * row + k * 4) // 4 for i, n in ((0, 2), (1, 1)) for j in range(n)
-                       for k in range(2)]  # fmt: skip
-            low, high = min(reached), max(reached) + 1
-            base = flat[-low if low < 0 else 0 :]
-            if low >= 0:
-                chain.run([base[:high], out])
-            with pytest.raises(ValueError, match="reaches bytes"):
-                chain.run([base[: high - 1], out])
+        chain = Chain([member], (2,), 3, 2)
+        starts = [(offset + i * step + j * row) // 4 for i, n in ((0, 2), (1, 1)) for j in range(n)]
+        if min(starts) >= 0:
+            reached = max(starts) + 2
+            fits, short, first = flat[:reached], flat[: reached - 1], 0
+        else:
+            # An array that begins at its highest address lies below where it begins.
+            reached = 1 - min(starts)
+            fits, short, first = flat[:reached][::-1], flat[: reached - 1][::-1], reached - 1
+        chain.run([fits, out])
+        np.testing.assert_array_equal(out, [[first + start, first + start + 1] for start in starts])
+        with pytest.raises(ValueError, match="reaches bytes"):
+            chain.run([short, out])
 
 
 def test_a_chain_that_has_run_is_closed() -> None:
