@@ -9,7 +9,7 @@ import numpy as np
 
 from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
-from .problem import Config, Problem, Record, falls_apart, normalised, turns
+from .problem import Config, Problem, Record, as_called, normalised
 from .version import VERSION
 
 
@@ -140,8 +140,7 @@ def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -
         return "an empty product takes no kernel"
     if n == 1 and m > 1:
         left, right, m, n = np.swapaxes(right, -1, -2), np.swapaxes(left, -1, -2), n, m
-    problem = Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed)
-    return normalised(problem) if turns(problem) or falls_apart(problem) else problem
+    return as_called(Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed))
 
 
 def _letter(x: np.ndarray[Any, Any]) -> str:

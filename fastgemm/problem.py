@@ -105,6 +105,12 @@ def transposed(problem: Problem) -> Problem:
     return Problem(problem.dtype, problem.n, problem.m, problem.k, problem.batch, layout, problem.threads)
 
 
+def _few_rows(problem: Problem) -> bool:
+    # Few rows against a B whose columns lie along k, as A's rows do.
+    few = 1 < problem.m <= TURNED_ROWS and problem.n >= TURNED_RATIO * problem.m and problem.k >= TURNED_K
+    return few and problem.layout == "nt" and problem.batch == 1 and problem.row.turns
+
+
 def turns(problem: Problem) -> bool:
     """Say whether the transposed output is computed although C is row-major (see `TURNED_ROWS`).
 
@@ -113,9 +119,7 @@ def turns(problem: Problem) -> bool:
     >>> turns(Problem("f32", 25, 512, 512, layout="nt")), turns(Problem("f32", 25, 512, 512, layout="nn"))
     (True, False)
     """
-    m, row = problem.m, problem.row
-    few = APART_ROWS < m <= TURNED_ROWS and problem.n >= TURNED_RATIO * m and problem.k >= TURNED_K
-    return few and problem.layout == "nt" and problem.batch == 1 and row.turns
+    return _few_rows(problem) and problem.m > APART_ROWS
 
 
 def falls_apart(problem: Problem) -> bool:
@@ -126,8 +130,7 @@ def falls_apart(problem: Problem) -> bool:
     >>> falls_apart(Problem("f32", 2, 512, 512, layout="nt"))
     True
     """
-    few = 1 < problem.m <= APART_ROWS and problem.n >= TURNED_RATIO * problem.m and problem.k >= TURNED_K
-    return few and problem.layout == "nt" and problem.batch == 1 and problem.row.turns
+    return _few_rows(problem) and problem.m <= APART_ROWS
 
 
 def normalised(problem: Problem) -> Problem:
@@ -149,6 +152,20 @@ def normalised(problem: Problem) -> Problem:
     a = _looked_up(problem.layout[0], problem.m, problem.k)
     b = _looked_up(problem.layout[1], problem.k, problem.n)
     return replace(problem, layout=a + b)
+
+
+def as_called(problem: Problem) -> Problem:
+    """Return the problem that calls compute instead of one, by other sizes; the same one where they do not.
+
+    Unlike `normalised` it leaves alone what only layout letters tell apart.
+
+    Examples
+    --------
+    >>> as_called(Problem("f32", 25, 512, 512, layout="nt")).m, as_called(Problem("f32", 25, 512, 512)).m
+    (512, 25)
+    """
+    column = problem.n == 1 and problem.m > 1
+    return normalised(problem) if column or _few_rows(problem) else problem
 
 
 def _looked_up(letter: str, rows: int, columns: int) -> str:

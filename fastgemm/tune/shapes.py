@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import registry
-from ..problem import LAYOUTS, Problem, falls_apart, names, normalised, transposed, turns
+from ..problem import LAYOUTS, Problem, as_called, names, normalised, transposed
 
 # A list of shapes is a few kilobytes; this stops a wrong file name from filling memory.
 MAX_FILE = 64 << 20
@@ -136,8 +136,7 @@ def from_log(path: Path) -> tuple[dict[Problem, int], list[str]]:
             if type(count) is not int or count < 1:
                 raise ShapeError("calls must be a whole number, at least 1")
             # Calls log what they look up; only a line written by hand can be another problem.
-            column = problem.n == 1 and problem.m > 1
-            problem = normalised(problem) if column or turns(problem) or falls_apart(problem) else problem
+            problem = as_called(problem)
             calls[problem] = calls.get(problem, 0) + count
         except (ValueError, TypeError, RecursionError) as error:
             left_out.append(f"{path}, line {number}: {str(error)[:200]}")
