@@ -9,6 +9,7 @@ from fastgemm._call cimport CODES, MAX_CODES, TYPES, disjoint, matrix, operand_t
 from fastgemm._gemm cimport finished
 from fastgemm._packed cimport MAX_NDIM, Panels, Right, lead_of, output_of, ready_product, run_ready
 from fastgemm._rows cimport BFLOAT, is_bfloat16
+from fastgemm.driver._plan cimport generation
 from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 from fastgemm.float_errors cimport clear_flags
@@ -35,11 +36,11 @@ for _row in registry.DTYPES:
     if _row.name in registry.FINISHED or (_row.stored in ("f16", "bf16") and not _row.result):
         PRODUCT_KIND[<int>_row.code] = KIND[<int>registry.dtype(_row.lane).code]
         TERMS[<int>_row.code] = cnp.NPY_DOUBLE if _row.lane == "f64" else cnp.NPY_FLOAT
-# Activations by name: code, p, q.
-cdef dict NAMED = {None: (0, 0.0, 0.0)}
+# Activations by name: code, p, q, how many of these are its own.
+cdef dict NAMED = {None: (0, 0.0, 0.0, 0)}
 for _row in registry.EPILOGUES:
     _numbers = dict(_row.params)
-    NAMED[_row.name] = (_row.code, _numbers.get("p", 0.0), _numbers.get("q", 0.0))
+    NAMED[_row.name] = (_row.code, _numbers.get("p", 0.0), _numbers.get("q", 0.0), len(_numbers))
 
 
 def add_table(int level, object capsule):
@@ -151,11 +152,46 @@ cdef cnp.ndarray term(object given, int type_num, int terms):
     return array if terms == type_num else cnp.PyArray_Cast(array, terms)
 
 
-def quick(level, x, weight, bias, activation, residual, out):
-    """Return `fastgemm.linear` of arrays that are read as they lie; None where the general way is needed.
+cdef object GENERAL = None, LEVEL_NOW = None
+# The tier's level, -1 where none runs, as long as the driver's generation is this one.
+cdef int LEVEL = -1
+cdef unsigned long long SEEN = 0
 
-    `level` is the tier's, or None; the other arguments are those of `linear`.
-    """
+
+def set_general(function, level):
+    """Let `function` answer calls that take a conversion, and `level` say which tier runs: None where none does."""
+    global GENERAL, LEVEL_NOW
+    GENERAL, LEVEL_NOW = function, level
+
+
+cdef int level_now() except -2:
+    global LEVEL, SEEN
+    cdef unsigned long long now = generation()
+    if SEEN != now:
+        found = LEVEL_NOW()
+        LEVEL, SEEN = -1 if found is None else found, now
+    return LEVEL
+
+
+cdef tuple named(object given):
+    # Code and numbers of an activation; None where it takes a closer look.
+    cdef tuple found, parts
+    if given is None or type(given) is str:
+        return NAMED.get(given)
+    if type(given) is not tuple or len(<tuple>given) == 0 or type((<tuple>given)[0]) is not str:
+        return None
+    parts = given
+    found = NAMED.get(parts[0])
+    if found is None or len(parts) - 1 > <int>found[3]:
+        return None
+    for number in parts[1:]:
+        if type(number) is not float and type(number) is not int:
+            return None
+    return (found[0], float(parts[1]) if len(parts) > 1 else found[1], float(parts[2]) if len(parts) > 2 else found[2])
+
+
+cdef object quick(object x, object weight, object bias, object activation, object residual, object out):
+    # The layer of arrays that are read as they lie; None where the general way is needed.
     cdef cnp.ndarray a, w, c, added = None, beside = None
     cdef Right right = None
     cdef operand_t oa, ob, oc
@@ -163,8 +199,11 @@ def quick(level, x, weight, bias, activation, residual, out):
     cdef finish_t finish = NULL
     cdef npy_intp shape[MAX_NDIM]
     cdef npy_intp m, n, k
-    cdef int code, type_num, nd, d
-    if level is None or not cnp.PyArray_CheckExact(x) or not (activation is None or type(activation) is str):
+    cdef int code, type_num, nd, d, level
+    cdef tuple found
+    cdef double number
+    cdef float single
+    if not cnp.PyArray_CheckExact(x):
         return None
     a = x
     type_num, nd = cnp.PyArray_TYPE(a), cnp.PyArray_NDIM(a)
@@ -186,7 +225,11 @@ def quick(level, x, weight, bias, activation, residual, out):
         return None
     if n == 0 or k == 0 or not lead_of(a, k, n, &oa, shape, &m):
         return None
-    if bias is not None:
+    # ml_dtypes' bfloat16 and a number of Python's are what NumPy says they are.
+    cdef bint weak = type(bias) is float and type_num < TYPES
+    if weak:
+        number = single = bias
+    elif bias is not None:
         added = term(bias, type_num, TERMS[code])
         if added is None or cnp.PyArray_NDIM(added) != 1 or cnp.PyArray_DIM(added, 0) not in (1, n):
             return None
@@ -197,11 +240,14 @@ def quick(level, x, weight, bias, activation, residual, out):
         for d in range(nd - 1):
             if cnp.PyArray_DIM(beside, d) != shape[d]:
                 return None
-    if activation is not None or added is not None or beside is not None:
-        found = NAMED.get(activation)
-        if found is None:
+    if activation is not None or bias is not None or beside is not None:
+        found = named(activation)
+        level = level_now()
+        if found is None or level < 0:
             return None
         fill(&terms, added, beside, m, n, found[1], found[2])
+        if weak:
+            terms.bias = <const void*>&number if TERMS[code] == cnp.NPY_DOUBLE else <const void*>&single
         finish = function(level, PRODUCT_KIND[code], found[0])
     c = output_of(out, type_num, nd, shape, &oc)
     if c is None:
@@ -216,3 +262,61 @@ def quick(level, x, weight, bias, activation, residual, out):
         return None
     clear_flags()
     return c
+
+
+def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
+    """Return ``activation(x @ weight.T + bias + residual)``: `torch.nn.functional.linear`, and what follows it.
+
+    Parameters
+    ----------
+    x : array_like
+        (..., in): any leading dimensions.
+    weight : array_like
+        (out, in), or (in,) for a single output without an axis of its own.  Or ``fastgemm.pack(weight, trans=True)``,
+        whose shape is (in, out): packed once, it is streamed as it lies.
+    bias : array_like, optional
+        (out,), or one number.
+    activation : str or tuple, optional
+        ``"relu"``, ``"leaky_relu"`` (slope 0.01), ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"``,
+        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``, ``"k_tanh"`` (tanh in the precision of
+        bfloat16, by a table: off by up to 0.009).  A tuple gives the numbers:
+        ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
+    residual : array_like, optional
+        Broadcast to the result's shape and added before the activation.  Of shape (..., 1) it is a number for each row,
+        a bias of rows: it is read as it is, without a copy of the result's size.
+    out : ndarray, optional
+        Where the result goes; of the result's shape and dtype.  It may overlap the operands.
+
+    Returns
+    -------
+    ndarray
+        (..., out).
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or there is no such activation.
+    TypeError
+        If `out` has another dtype, or complex numbers meet an activation that they do not have.
+
+    Notes
+    -----
+    float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
+    product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
+    exp, erf and tanh are within 3 units in the last place (polynomials; float64's erf is the C library's).  gelu,
+    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
+
+    float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
+
+    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
+    warning is given: infinities and NaN are results.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> x, weight = np.array([[1.0, -2.0]]), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
+    >>> fastgemm.linear(x, weight, np.array([0.0, 1.0, 0.0]), activation="relu")
+    array([[0., 3., 0.]])
+    """
+    done = quick(x, weight, bias, activation, residual, out)
+    return GENERAL(x, weight, bias, activation, residual, out) if done is None else done

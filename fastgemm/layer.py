@@ -1,4 +1,7 @@
-"""linear: a product with what a layer does to its result, in one pass over the output."""
+"""linear: a product with what a layer does to its result, in one pass over the output.
+
+Calls of plain arrays that need no conversion are answered by `_linear`; this is the way of all others.
+"""
 
 from __future__ import annotations
 
@@ -9,83 +12,22 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from . import _linear, epilogues, kernels, numpy_types, registry
+from ._linear import linear
 from ._matmul import matmul
 from .epilogues import Activation, Array
 from .packed import PackedMatrix
+
+__all__ = ["general", "linear", "load"]
 
 _HALVES = frozenset(row.name for row in registry.DTYPES if row.numpy in registry.HALVES)
 # What np.asarray takes apart without asking it how it multiplies.
 _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
 
 
-def linear(
-    x: ArrayLike,
-    weight: ArrayLike | PackedMatrix,
-    bias: ArrayLike | None = None,
-    *,
-    activation: str | tuple[Any, ...] | None = None,
-    residual: ArrayLike | None = None,
-    out: Array | None = None,
-) -> Array:
-    """Return ``activation(x @ weight.T + bias + residual)``: `torch.nn.functional.linear`, and what follows it.
-
-    Parameters
-    ----------
-    x : array_like
-        (..., in): any leading dimensions.
-    weight : array_like
-        (out, in), or (in,) for a single output without an axis of its own.  Or ``fastgemm.pack(weight, trans=True)``,
-        whose shape is (in, out): packed once, it is streamed as it lies.
-    bias : array_like, optional
-        (out,), or one number.
-    activation : str or tuple, optional
-        ``"relu"``, ``"leaky_relu"`` (slope 0.01), ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"``,
-        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``, ``"k_tanh"`` (tanh in the precision of
-        bfloat16, by a table: off by up to 0.009).  A tuple gives the numbers:
-        ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
-    residual : array_like, optional
-        Broadcast to the result's shape and added before the activation.  Of shape (..., 1) it is a number for each row,
-        a bias of rows: it is read as it is, without a copy of the result's size.
-    out : ndarray, optional
-        Where the result goes; of the result's shape and dtype.  It may overlap the operands.
-
-    Returns
-    -------
-    ndarray
-        (..., out).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or there is no such activation.
-    TypeError
-        If `out` has another dtype, or complex numbers meet an activation that they do not have.
-
-    Notes
-    -----
-    float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
-    product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
-    exp, erf and tanh are within 3 units in the last place (polynomials; float64's erf is the C library's).  gelu,
-    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
-
-    float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
-
-    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
-    warning is given: infinities and NaN are results.
-
-    Examples
-    --------
-    >>> import numpy as np, fastgemm
-    >>> x, weight = np.array([[1.0, -2.0]]), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
-    >>> fastgemm.linear(x, weight, np.array([0.0, 1.0, 0.0]), activation="relu")
-    array([[0., 3., 0.]])
-    """
-    done = _linear.quick(_level(), x, weight, bias, activation, residual, out)
-    if done is not None:
-        return done
+def general(x: Any, weight: Any, bias: Any, activation: Any, residual: Any, out: Any) -> Array:
+    """Return what `linear` does, of anything that it takes."""
     what = epilogues.activation(activation)
     plain = all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, weight, bias, residual))
     take = np.asarray if plain else np.asanyarray
@@ -246,3 +188,6 @@ def _given(made: Any, out: Array | None) -> Any:
         raise TypeError(f"linear: out is {out.dtype}, the result {made.dtype}")
     np.copyto(out, made)
     return out
+
+
+_linear.set_general(general, lambda: _level())
