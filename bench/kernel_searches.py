@@ -21,7 +21,6 @@ import contextlib
 import json
 import lzma
 import math
-import random
 import statistics
 import sys
 import time
@@ -35,13 +34,12 @@ from fastgemm.problem import Config, Problem
 from fastgemm.tune import driver, history, strategies
 from fastgemm.tune.kernel_nests import described
 from fastgemm.tune.live import LiveRunner
-from fastgemm.tune.measure import ReplayRunner
 from fastgemm.tune.nests import Experience
 from fastgemm.tune.space import Space
 from fastgemm.tune.words import describe, duration, geometric_mean, name
 
 RECORDED = Path(__file__).parent / "tables" / "kernels.jsonl.xz"
-USUAL = ("auto", "gbfs", "na2c", "xgb", "tpe", "ga", "cmaes", "model", "random")
+USUAL = ("auto", "gbfs", "na2c", "xgb+", "xgb", "tpe", "ga", "cmaes", "rnn", "random", "model")
 AFTER = (4, 8, 16, 32, 64)
 RIVALS, ROUNDS, NEAR = 5, 15, 1.05
 
@@ -74,11 +72,10 @@ def replayed(strategy: str, table: Recorded, seeds: int) -> np.ndarray:
 
 def _replay(strategy: strategies.Strategy, problem: Problem, costs: Mapping[Config, float], seed: int) -> np.ndarray:
     start = next(iter(costs))
-    trials = driver.Trials(ReplayRunner(lambda config: costs.get(config, "illegal")))
-    trials.costs([start])
-    driver.search(Space(problem, start), strategy, trials, driver.Budget(AFTER[-1]), random.Random(seed))
-    seconds = [measurement.seconds for measurement in trials.results.values()]
-    return np.minimum.accumulate([*seconds, *[math.inf] * (AFTER[-1] + 1 - len(seconds))])
+    space, last = Space(problem, start), AFTER[-1]
+    found = driver.replay(space, lambda config: costs.get(config, math.inf), strategy, last, seed)
+    seconds = list(found.values())
+    return np.minimum.accumulate([*seconds, *[math.inf] * (last + 1 - len(seconds))])
 
 
 def replay_all(names: Sequence[str], seeds: int) -> None:

@@ -4,7 +4,8 @@
     python bench/overhead.py --sizes 4 8 16 --rounds 20 --require 150
 
 Float32 products of 4 to 64 through fastgemm.matmul and np.matmul, with a fresh output and with
-out=.  The first line is the cost of calling a compiled function that does nothing with two
+out=; with an operand of fastgemm.pack, and with a bias through fastgemm.linear, of both kinds of
+weights.  The first line is the cost of calling a compiled function that does nothing with two
 arguments: nobody can be faster.  Both libraries run in this one process (with one thread no pools
 fight) and take turns; the best of all rounds counts, the loop itself subtracted.
 --require says how many nanoseconds an 8 x 8 product of fastgemm may take.
@@ -73,22 +74,30 @@ def measure(sizes: Sequence[int], dtype: str, rounds: int) -> tuple[float, dict[
     """Return the cost of a bare call and nanoseconds by variant and size."""
     import numpy as np
 
-    variants: dict[str, tuple[Callable[..., Any], bool]] = {
-        "np.matmul": (np.matmul, False),
-        "np.matmul out=": (np.matmul, True),
+    # What is called, and with what, of operands, an output and a bias.
+    Arguments = Callable[[Any, Any, Any, Any], tuple[Any, ...]]
+    variants: dict[str, tuple[Callable[..., Any], Arguments]] = {
+        "np.matmul": (np.matmul, lambda a, b, c, bias: (a, b)),
+        "np.matmul out=": (np.matmul, lambda a, b, c, bias: (a, b, c)),
     }
     try:
         import fastgemm
     except ImportError as error:
         progress.say(f"fastgemm is left out: {error}")
     else:
-        ours = {"fastgemm.matmul": (fastgemm.matmul, False), "fastgemm.matmul out=": (fastgemm.matmul, True)}
-        variants = {**ours, **variants}
+        variants = {
+            "fastgemm.matmul": (fastgemm.matmul, lambda a, b, c, bias: (a, b)),
+            "fastgemm.matmul out=": (fastgemm.matmul, lambda a, b, c, bias: (a, b, c)),
+            **variants,
+            "fastgemm.matmul packed": (fastgemm.matmul, lambda a, b, c, bias: (a, fastgemm.pack(b))),
+            "fastgemm.linear": (fastgemm.linear, lambda a, b, c, bias: (a, b, bias)),
+            "fastgemm.linear packed": (fastgemm.linear, lambda a, b, c, bias: (a, fastgemm.pack(b, trans=True), bias)),
+        }
     rng = np.random.default_rng(0)
     jobs: list[tuple[str, int, Callable[..., Any], tuple[Any, ...]]] = [("bare", 0, operator.is_, (rng, rng))]
     for size in sizes:
-        a, b, c = (rng.uniform(-1, 1, (size, size)).astype(dtype) for _ in range(3))
-        jobs += [(name, size, call, (a, b, c) if out else (a, b)) for name, (call, out) in variants.items()]
+        operands = [rng.uniform(-1, 1, shape).astype(dtype) for shape in (*[(size, size)] * 3, size)]
+        jobs += [(name, size, call, arguments(*operands)) for name, (call, arguments) in variants.items()]
     loops = {}
     for name, size, call, arguments in jobs:
         loops[name, size] = max(20, int(0.002 / (seconds_of(call, arguments, 100) / 100)))

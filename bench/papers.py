@@ -19,7 +19,7 @@ experiment: what searches of the past are worth.
 from __future__ import annotations
 
 import argparse
-import random
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgemm.tune import strategies, tables
-from fastgemm.tune.driver import PATIENCE
+from fastgemm.tune import driver, strategies, tables
 from fastgemm.tune.nested import State
 from fastgemm.tune.nests import Experience
 
@@ -37,6 +36,7 @@ TABLES = Path(__file__).parent / "tables"
 
 # The paper's own, then what is quick enough for ten seeds; any other that works on every space may be named.
 USUAL = ("auto", "gbfs", "na2c", "xgb", "rnn", "model", "ga", "cmaes", "random")
+NEAR = 1.1
 CLAIMS = {"xgb": 24, "rnn": 40}
 
 
@@ -66,26 +66,21 @@ class Row(NamedTuple):
     spent: float
 
 
+def trials_to(curves: np.ndarray, goal: float) -> float:
+    """Measurements after which the median of some searches is at a goal; NaN where it never is.
+
+    Examples
+    --------
+    >>> trials_to(np.array([[9.0, 2, 1], [9, 1, 1], [9, 9, 1]]), 2)
+    2.0
+    """
+    near = np.median(curves, axis=0) <= goal
+    return float(near.argmax() + 1) if near.any() else math.nan
+
+
 def replay(name: str, table: tables.Table, budget: int, seed: int, history: Sequence[Experience] = ()) -> Run:
     """Run a strategy until it has measured `budget` states; a state that is known costs nothing."""
-    known: dict[State, float] = {table.space.start: table(table.space.start)}
-    proposals = strategies.load(name).informed(history).search(table.space, random.Random(seed))
-    stale = 0
-    try:
-        states = next(proposals)
-        while stale < PATIENCE:
-            before = len(known)
-            for state in states:
-                if state not in known and len(known) < budget:
-                    known[state] = table(state)
-            if len(known) >= budget:
-                break
-            stale = 0 if len(known) > before else stale + 1
-            states = proposals.send([known[state] for state in states])
-    except StopIteration:
-        pass
-    finally:
-        proposals.close()
+    known = driver.replay(table.space, table, strategies.load(name).informed(history), budget - 1, seed)
     seconds = np.array(list(known.values()))
     # A search that ended early stays where it is.
     padded = np.concatenate([seconds, np.full(budget - len(seconds), np.inf)])
@@ -97,11 +92,9 @@ def summary(name: str, runs: Sequence[Run], table: tables.Table, yardstick: floa
     """Sum up the seeds; `yardstick` is the median of random search, in seconds."""
     curves = np.array([run.best for run in runs]) / table.best
     low, median, high = np.quantile(curves[:, -1], [0.25, 0.5, 0.75])
-    near = np.median(curves, axis=0) <= 1.1
-    reached = float(near.argmax() + 1) if near.any() else float("nan")
     saved = 1 - median * table.best / yardstick
     spent = float(np.median([run.elapsed[-1] for run in runs]))
-    return Row(name, median, low, high, curves[:, -1].max(), saved, reached, spent)
+    return Row(name, median, low, high, curves[:, -1].max(), saved, trials_to(curves, NEAR), spent)
 
 
 def markdown(table: tables.Table, budget: int, seeds: int, rows: Sequence[Row]) -> str:

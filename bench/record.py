@@ -25,17 +25,17 @@ import argparse
 import random
 import statistics
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from fastgemm import cpu, kernels
+from fastgemm.tune import arguments as values
 from fastgemm.tune import tables
-from fastgemm.tune.nested import NestedSpace, Product, State
+from fastgemm.tune.nested import LENGTH, STARTS, NestedSpace, Product, State
 
-STARTS = (0.137, 0.481, 0.829)  # no power of two may divide the distances: the loops' periods are powers of two
-LENGTH = 60e-6
 HOPELESS = tables.FAR
 BLOCK = 500
 STEADY = 0.05
@@ -98,23 +98,43 @@ class Recorder:
         return State(found["m"], (max(1, self.space.sizes["k"] // 128), min(128, self.space.sizes["k"])), found["n"])
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shape", help="MxKxN, powers of two from 64 on")
-    parser.add_argument("--seconds", type=float, default=80.0, help="time for this run (default: 80)")
+    parser.add_argument("space", metavar="SHAPE", type=_space, help="MxKxN, powers of two from 64 on")
+    parser.add_argument("--seconds", type=values.above_zero("a number of seconds"), default=80.0, metavar="S",
+                        help="time for this run (default: 80)")  # fmt: skip
     parser.add_argument("--out", type=Path, help="the table (default: bench/tables/nested-SHAPE.xz)")
-    parser.add_argument("--check", type=int, metavar="N", help="only compare N estimates with whole runs")
-    parser.add_argument("--seed", type=int, default=0, help="of the order and of --check's choice (default: 0)")
-    options = parser.parse_args()
-    space = NestedSpace(*map(int, options.shape.split("x")))
-    if min(space.sizes.values()) < 64:
-        parser.error("the sizes must be at least 64")
-    recorder = Recorder(space)
+    parser.add_argument("--check", type=values.count, metavar="N", help="only compare N estimates with whole runs")
+    parser.add_argument("--seed", type=values.whole, default=0, help="of the order and of --check (default: 0)")
+    options = parser.parse_args(arguments)
+    space = options.space
+    out = options.out or Path(__file__).parent / "tables" / f"nested-{_size(space)}.xz"
+    try:
+        recorder = Recorder(space)
+    except RuntimeError as error:
+        parser.error(str(error))
     if options.check:
         return check(recorder, options.check, options.seed)
-    out = options.out or Path(__file__).parent / "tables" / f"nested-{options.shape}.xz"
     return record(recorder, out, time.monotonic() + options.seconds, options.seed)
+
+
+def _space(text: str) -> NestedSpace:
+    """Read MxKxN; a type for the command line."""
+    sizes = text.split("x")
+    if len(sizes) != 3 or not all(size.isascii() and size.isdecimal() for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not three sizes such as 512x512x512")
+    try:
+        space = NestedSpace(*map(int, sizes))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if min(space.sizes.values()) < 64:
+        raise argparse.ArgumentTypeError("the sizes must be at least 64")
+    return space
+
+
+def _size(space: NestedSpace) -> str:
+    return "x".join(map(str, space.sizes.values()))
 
 
 def check(recorder: Recorder, count: int, seed: int) -> int:
@@ -140,7 +160,10 @@ def record(recorder: Recorder, out: Path, deadline: float, seed: int) -> int:
     order = np.random.default_rng(seed).permutation(len(space))
     seconds, whole, base = np.full(len(space), np.nan), np.full(len(space), np.nan), recorder.base
     if part.exists():
-        kept = np.load(part, allow_pickle=False)
+        try:
+            kept = np.load(part, allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            kept = np.zeros(0)
         if kept.shape != (2, len(space) + 1):
             raise SystemExit(f"{part} is no recording of {len(space)} states; delete it to begin anew")
         seconds, whole, base = kept[0][:-1].copy(), kept[1][:-1].copy(), float(kept[0][-1])
@@ -185,7 +208,7 @@ def _finish(recorder: Recorder, out: Path, part: Path, seconds: np.ndarray, whol
         "cpu": cpu.key(),
         "isa": str(getattr(kernels.active_isa(), "name", "")),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "command": f"python bench/record.py {'x'.join(map(str, recorder.space.sizes.values()))}",
+        "command": f"python bench/record.py {_size(recorder.space)}",
         "whole": int(exact.sum()),
         "estimates_scaled_by": round(ratio, 4),
     }

@@ -24,22 +24,11 @@ import papers
 
 from fastgemm.tune import strategies, tables
 from fastgemm.tune.nests import Experience
+from fastgemm.tune.words import geometric_mean
 
 # Costs over the table's best.
 GOALS = (1.5, 1.2, 1.1, 1.05, 1.02)
 CLAIM = (2, 10)
-
-
-def trials_to(curves: np.ndarray, goal: float) -> float:
-    """Measurements after which the median of some searches is at a goal; NaN where it never is.
-
-    Examples
-    --------
-    >>> trials_to(np.array([[9.0, 2, 1], [9, 1, 1], [9, 9, 1]]), 2)
-    2.0
-    """
-    near = np.median(curves, axis=0) <= goal
-    return float(near.argmax() + 1) if near.any() else math.nan
 
 
 def experience(table: tables.Table, budget: int, seed: int) -> Experience:
@@ -69,7 +58,7 @@ def section_of(size: str, sources: Sequence[str], budget: int, curves: Sequence[
     ]
     ratios = []
     for goal in GOALS:
-        without, given = (trials_to(one, goal) for one in curves)
+        without, given = (papers.trials_to(one, goal) for one in curves)
         ratio = without / given
         ratios.append(ratio)
         cells = ["never" if math.isnan(trials) else f"{trials:.0f}" for trials in (without, given)]
@@ -114,8 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         past.append(experience(table, budget, options.seeds))
         names.append(size)
     known = [ratio for ratio in ratios if ratio == ratio]
-    mean = math.exp(sum(map(math.log, known)) / len(known)) if known else math.nan
     low, high = CLAIM
+    mean = geometric_mean(known)
     text.append(f"Geometric mean of {len(known)} ratios: {mean:.1f}; the paper claims {low} to {high}.\n")
     print("\n".join(text))
     if options.out:

@@ -4,7 +4,6 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm.driver._plan cimport key_t
-from fastgemm.driver.abi cimport offset_t
 from fastgemm.driver.structs cimport call_t
 
 cdef enum:
@@ -41,11 +40,11 @@ cdef int make_ready() except -1
 cdef bint disjoint(cnp.ndarray x, cnp.ndarray y) noexcept
 
 
-cdef inline int appended(const offset_t* offsets) noexcept nogil:
-    # Which of the steps that packing appends count.  Kernels read A's bytes without sign and B's with it: an operand of
-    # the other kind has an offset of 128.
-    cdef int of_a = 1 if offsets[0].zero != NULL or not offsets[0].is_unsigned else 0
-    return of_a + (2 if offsets[1].zero != NULL or offsets[1].is_unsigned else 0)
+cdef inline operand_t matrix(cnp.ndarray array) noexcept:
+    cdef operand_t made
+    made.data, made.rows, made.cols = (
+        cnp.PyArray_BYTES(array), cnp.PyArray_STRIDE(array, 0), cnp.PyArray_STRIDE(array, 1))
+    return made
 
 
 cdef inline void fold(npy_intp* m, npy_intp* batch, const operand_t* a, const operand_t* c,

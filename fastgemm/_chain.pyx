@@ -19,7 +19,7 @@ from fastgemm._packed cimport Panels, find
 from fastgemm.driver._plan cimport Plan
 from fastgemm.driver._team cimport run_inside, run_items, threads_now
 from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
-from fastgemm.driver.structs cimport call_t, letter, plan_t
+from fastgemm.driver.structs cimport appended, call_t, letter, plan_t
 from fastgemm.float_errors cimport clear_flags
 
 import numpy as np
@@ -123,6 +123,7 @@ cdef void run_product(const member_t* m, const work_t* work, const Py_ssize_t* i
     if m.finish != NULL:
         e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
         e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+        e.cs_residual = 1
         e.p, e.q = m.p, m.q
         e.scale, e.scale_step = m.scale, m.scale_step
         call.finish, call.terms = m.finish, &e
@@ -160,6 +161,7 @@ cdef void run_item(const void* work_, Py_ssize_t item, char* space) noexcept nog
                     memcpy(y + j * m.y.row, x + j * m.x.row, m.n * m.y.column)
             e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
             e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+            e.cs_residual = 1
             e.p, e.q = m.p, m.q
             m.finish(rows, m.n, y, m.y.row // m.y.column, &e, 0, 0)
 
@@ -270,14 +272,15 @@ cdef class Chain:
         self.keeps.append(array)
         return <const float*>cnp.PyArray_DATA(<cnp.ndarray>array)
 
-    cdef int take_sums(self, member_t* m, sums, row) except -1:
-        # `sums`: (scale, shift, c's zero, low, high, a's zero, b's zero): what sums of bytes become.
+    cdef int take_sums(self, member_t* m, sums, row, bint packed_zeros) except -1:
+        # `sums`: (scale, shift, c's zero, low, high, a's zero, b's zero): what sums of bytes become.  `packed_zeros`: B
+        # was packed with zeros of its own.
         scale, shift, c_zero, low, high, a_zero, b_zero = sums
         for zero, is_unsigned in ((a_zero, m.a_unsigned), (b_zero, m.b_unsigned)):
             if not (0 <= zero <= 255 if is_unsigned else -128 <= zero <= 127):
                 raise ValueError(f"{zero} is no value of the type whose zero it is")
         m.a_zero, m.b_zero = a_zero, b_zero
-        m.appended |= (a_zero != 0) + 2 * (b_zero != 0)
+        m.appended = appended(a_zero != 0, m.a_unsigned, packed_zeros or b_zero != 0, m.b_unsigned)
         if scale is not None:
             m.scale, m.scale_step = self.keep(scale, m.n), np.size(scale) > 1
         m.quantised = row.name == "i8_q8"
@@ -354,9 +357,9 @@ cdef class Chain:
         if row.group > 1 and row.exact:
             m.a_unsigned = a.dtype == "uint8"
             m.b_unsigned = panels.is_unsigned if isinstance(b, Panels) else b.dtype == "uint8"
-            zeros = isinstance(b, Panels) and panels.zero is not None
-            m.appended = (not m.a_unsigned) + 2 * bool(m.b_unsigned or zeros)
-            self.take_sums(m, sums, row)
+            self.take_sums(m, sums, row, isinstance(b, Panels) and panels.zero is not None)
+            if finish is not None and not floats:
+                raise TypeError(f"what follows sums of bytes makes float32 of them by a scale, not {c.dtype}")
         if floats and (finish is None or m.scale == NULL):
             raise ValueError("sums of bytes become floats by a scale and a Finish")
         if finish is not None:

@@ -1,9 +1,11 @@
-"""One product of two matrices, for other compiled modules."""
+"""A product with an epilogue, for other compiled modules."""
 
-from numpy cimport ndarray
+from numpy cimport npy_intp
 
+from fastgemm._call cimport operand_t
 from fastgemm.driver.abi cimport finish_t
 
-# c = finish(a @ b); False where no kernel takes it.  Two-dimensional arrays of one float dtype (`code`), aligned, not
-# empty, `c` in C order and overlapping neither of the others.  No floating-point error is reported.
-cdef int finished(ndarray a, ndarray b, ndarray c, int code, finish_t finish, const void* terms) except -1
+# c = finish(a @ b), floating-point flags cleared; False where no kernel takes it, with nothing done.  c's columns are
+# adjacent where there is a `finish` (not NULL).
+cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, npy_intp m, npy_intp n, npy_intp k,
+                  int code, finish_t finish, const void* terms) except -1

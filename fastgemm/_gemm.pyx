@@ -3,7 +3,7 @@
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm._call cimport CODES, NO_MEMORY, describe, execute, make_ready, operand_t
+from fastgemm._call cimport CODES, NO_MEMORY, RELEASE_GIL, describe, execute, make_ready, matrix, operand_t
 from fastgemm.driver._plan cimport key_t
 from fastgemm.driver.abi cimport finish_t
 from fastgemm.driver.structs cimport call_t
@@ -13,33 +13,27 @@ cnp.import_array()
 cnp.import_ufunc()
 
 
-cdef int matrices(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code,
-                  call_t* call, key_t* key) except -1:
-    # `describe` for two-dimensional arrays.
-    cdef operand_t oa, ob, oc
-    make_ready()
-    oa.data, oa.rows, oa.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, 0), cnp.PyArray_STRIDE(a, 1)
-    ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(b), cnp.PyArray_STRIDE(b, 0), cnp.PyArray_STRIDE(b, 1)
-    oc.data, oc.rows, oc.cols = cnp.PyArray_BYTES(c), cnp.PyArray_STRIDE(c, 0), cnp.PyArray_STRIDE(c, 1)
-    return describe(code, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
-                    &oa, &ob, &oc, call, key)
-
-
-cdef int finished(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, finish_t finish,
-                  const void* terms) except -1:
-    cdef int failed, way
+cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, npy_intp m, npy_intp n, npy_intp k,
+                  int code, finish_t finish, const void* terms) except -1:
+    cdef int failed
     cdef call_t call
     cdef key_t key
-    cdef npy_intp m = cnp.PyArray_DIM(c, 0), n = cnp.PyArray_DIM(c, 1)
-    way = matrices(a, b, c, code, &call, &key)
+    make_ready()
+    cdef int way = describe(code, m, n, k, 1, a, b, c, &call, &key)
+    # Of an output that is computed by columns no part is a finished row: all of it, which is few rows, follows then.
+    cdef bint later = way == 2 and n > 1 and finish != NULL
     if not way:
         return False
-    # Of an output that is computed by columns no part is a finished row: then all of it, which is few rows, afterwards.
-    if way == 1 or n == 1:
+    if not later:
         call.finish, call.terms = finish, terms
-    with nogil:
+    if <double>m * <double>n * <double>k > RELEASE_GIL:
+        with nogil:
+            failed = execute(&key, &call)
+            if later and failed == 0:
+                finish(m, n, call.c, call.cs_c, terms, 0, 0)
+    else:
         failed = execute(&key, &call)
-        if failed == 0 and call.finish == NULL:
+        if later and failed == 0:
             finish(m, n, call.c, call.cs_c, terms, 0, 0)
     clear_flags()
     if failed == NO_MEMORY:
@@ -57,7 +51,10 @@ def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha,
     cdef int failed, way
     cdef call_t call
     cdef key_t key
-    way = matrices(a, b, c, CODES[cnp.PyArray_TYPE(a)], &call, &key)
+    cdef operand_t oa = matrix(a), ob = matrix(b), oc = matrix(c)
+    make_ready()
+    way = describe(CODES[cnp.PyArray_TYPE(a)], cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1), 1,
+                   &oa, &ob, &oc, &call, &key)
     if not way:
         return False
     if cnp.PyArray_ISCOMPLEX(c):

@@ -9,10 +9,10 @@ from libc.stdlib cimport malloc
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm._call cimport CODES, TYPES, appended, describe, execute, fold, operand_t
+from fastgemm._call cimport CODES, TYPES, describe, execute, fold, operand_t
 from fastgemm.driver._plan cimport key_t
 from fastgemm.driver.abi cimport offset_t, quant_t
-from fastgemm.driver.structs cimport call_t
+from fastgemm.driver.structs cimport appended, call_t
 
 import numpy as np
 
@@ -51,16 +51,19 @@ cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp
         return False
     if batch > 1:
         call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
-    if extra != NULL:
+    if extra != NULL and extra.bytes:
         offsets[0], offsets[1] = extra.offsets[way - 1], extra.offsets[2 - way]
         call.offsets = offsets
-        call.store.appended = appended(offsets)
+        call.store.appended = appended(offsets[0].zero != NULL, offsets[0].is_unsigned,
+                                       offsets[1].zero != NULL, offsets[1].is_unsigned)
         if extra.quantised:
             terms = extra.terms
             if way == 2:
                 terms.left, terms.right = extra.terms.right, extra.terms.left
                 terms.left_step, terms.right_step = extra.terms.right_step, extra.terms.left_step
             call.store.terms = &terms
+    elif extra != NULL:
+        call.store.conj = extra.conj if way == 1 else extra.conj >> 1 | (extra.conj & 1) << 1
     return execute(&key, &call) == 0
 
 

@@ -15,11 +15,11 @@ from numpy cimport npy_intp
 cimport numpy as cnp
 
 from fastgemm._call cimport CODES, MAX_CODES, make_ready
-from fastgemm._gufunc cimport PyUFuncObject, inner_loop, loop_t, taken
+from fastgemm._gufunc cimport PyUFuncObject, extra_t, inner_loop, loop_t, taken, taken_with
 
 import numpy as np
 
-from fastgemm import numpy_types
+from fastgemm import numpy_types, registry
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -83,6 +83,16 @@ cdef void matvec(char** args, const npy_intp* dims, const npy_intp* steps, void*
     LOOPS[MATVEC][code](args, dims, steps, DATA[MATVEC][code])
 
 
+cdef extra_t FIRST, SECOND      # vecmat and vecdot conjugate their first operand, wherever it is put
+memset(&FIRST, 0, sizeof(FIRST))
+memset(&SECOND, 0, sizeof(SECOND))
+FIRST.conj, SECOND.conj = 1, 2
+# By code: whether there is something to conjugate.
+cdef bint COMPLEX[MAX_CODES]
+for _row in registry.DTYPES:
+    COMPLEX[<int>_row.code] = _row.parts == 2
+
+
 cdef void vecmat(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil:
     # dims: outer, n, m.  steps: outer of x, a, y; x; rows and columns of a; y.
     cdef int code = <int>(<size_t>data)
@@ -90,7 +100,7 @@ cdef void vecmat(char** args, const npy_intp* dims, const npy_intp* steps, void*
     cdef npy_intp[9] s = [steps[0], steps[1], steps[2], 0, steps[3], steps[4], steps[5], 0, steps[6]]
     if dims[0] > 1 and steps[1] == 0:
         d[0], d[1], s[3], s[7] = 1, dims[0], steps[0], steps[2]
-    if not taken(code, args, d, s):
+    if not taken_with(code, args, d, s, &FIRST if COMPLEX[code] else NULL):
         LOOPS[VECMAT][code](args, dims, steps, DATA[VECMAT][code])
 
 
@@ -104,10 +114,10 @@ cdef void vecdot(char** args, const npy_intp* dims, const npy_intp* steps, void*
     cdef npy_intp[9] s1 = [0, 0, 0, steps[many], steps[3 + many], steps[4 - many], 0, steps[2], 0]
     cdef pointer_t[3] ordered = [args[many], args[1 - many], args[2]]
     if dims[0] > 1 and steps[1 - many] == 0:
-        if taken(code, ordered, d1, s1):
+        if taken_with(code, ordered, d1, s1, (&SECOND if many else &FIRST) if COMPLEX[code] else NULL):
             return
     elif dims[0] == 1 or dims[1] >= LONG_DOT:
-        if taken(code, args, d, s):
+        if taken_with(code, args, d, s, &FIRST if COMPLEX[code] else NULL):
             return
     LOOPS[VECDOT][code](args, dims, steps, DATA[VECDOT][code])
 
@@ -180,15 +190,13 @@ cdef class Slot:
 
 
 cdef list every_slot():
-    # vecmat and vecdot conjugate their first operand, which no kernel does: complex ones stay NumPy's.
     found = []
-    for which, name, signature, conjugates in (
-            (MATMUL, "matmul", "(n?,k),(k,m?)->(n?,m?)", False), (MATVEC, "matvec", "(m,n),(n)->(m)", False),
-            (VECMAT, "vecmat", "(n),(n,m)->(m)", True), (VECDOT, "vecdot", "(n),(n)->()", True)):
+    for which, name, signature in (
+            (MATMUL, "matmul", "(n?,k),(k,m?)->(n?,m?)"), (MATVEC, "matvec", "(m,n),(n)->(m)"),
+            (VECMAT, "vecmat", "(n),(n,m)->(m)"), (VECDOT, "vecdot", "(n),(n)->()")):
         ufunc = getattr(np, name, None)     # matvec and vecmat: from NumPy 2.2 on
         if isinstance(ufunc, np.ufunc) and ufunc.signature == signature:
-            found += [Slot(ufunc, which, num) for num, row in numpy_types.ROWS.items()
-                      if row.parts == 1 or not conjugates]
+            found += [Slot(ufunc, which, num) for num in numpy_types.ROWS]
     return found
 
 

@@ -1,8 +1,9 @@
+from collections.abc import Callable
 from typing import Any
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fastgemm._packed import Panels
+from fastgemm._packed import Panels, Right
 
 def add_table(level: int, capsule: object) -> None: ...
 def product_into(
@@ -36,3 +37,13 @@ def finish_into(
     p: float,
     q: float,
 ) -> None: ...
+def set_general(function: Callable[..., NDArray[Any]], level: Callable[[], int | None]) -> None: ...
+def linear(
+    x: ArrayLike,
+    weight: ArrayLike | Right,
+    bias: ArrayLike | None = None,
+    *,
+    activation: str | tuple[Any, ...] | None = None,
+    residual: ArrayLike | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...

@@ -3,10 +3,13 @@
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
 cimport numpy as cnp
+from numpy cimport npy_intp
 
-from fastgemm._call cimport CODES, TYPES
+from fastgemm._call cimport CODES, MAX_CODES, TYPES, disjoint, matrix, operand_t
 from fastgemm._gemm cimport finished
-from fastgemm._packed cimport Panels, ready_product
+from fastgemm._packed cimport MAX_NDIM, Panels, Right, lead_of, output_of, ready_product, run_ready
+from fastgemm._rows cimport BFLOAT, is_bfloat16
+from fastgemm.driver._plan cimport generation
 from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 from fastgemm.float_errors cimport clear_flags
@@ -20,9 +23,24 @@ cdef enum:
 
 cdef const finish_t* TABLES[MAX_LEVEL]
 cdef int KINDS = len(registry.FINISHED) + 1, ROWS = len(registry.EPILOGUES)
-_KINDS = {registry.dtype(name).code: at for at, name in enumerate((*registry.FINISHED, registry.DEQUANTISED))}
-# Halves are finished in the type that they are computed in.
-_HALVES = {row.code: registry.dtype(row.lane) for row in registry.DTYPES if row.stored in ("f16", "bf16")}
+# By the code of a dtype: its place in the tables, -1 where it has none; and for products, where halves are finished in
+# the type that they are computed in, NumPy's number of that type.
+cdef int KIND[MAX_CODES]
+cdef int PRODUCT_KIND[MAX_CODES]
+cdef int TERMS[MAX_CODES]
+for _i in range(MAX_CODES):
+    KIND[_i] = PRODUCT_KIND[_i] = -1
+for _i, _name in enumerate((*registry.FINISHED, registry.DEQUANTISED)):
+    KIND[<int>registry.dtype(_name).code] = _i
+for _row in registry.DTYPES:
+    if _row.name in registry.FINISHED or (_row.stored in ("f16", "bf16") and not _row.result):
+        PRODUCT_KIND[<int>_row.code] = KIND[<int>registry.dtype(_row.lane).code]
+        TERMS[<int>_row.code] = cnp.NPY_DOUBLE if _row.lane == "f64" else cnp.NPY_FLOAT
+# Activations by name: code, p, q, how many of these are its own.
+cdef dict NAMED = {None: (0, 0.0, 0.0, 0)}
+for _row in registry.EPILOGUES:
+    _numbers = dict(_row.params)
+    NAMED[_row.name] = (_row.code, _numbers.get("p", 0.0), _numbers.get("q", 0.0), len(_numbers))
 
 
 def add_table(int level, object capsule):
@@ -32,44 +50,58 @@ def add_table(int level, object capsule):
     TABLES[level] = <const finish_t*>PyCapsule_GetPointer(capsule, "fastgemm.finish_t")
 
 
+cdef finish_t function(int level, int kind, int code) except NULL:
+    if not (0 <= level < MAX_LEVEL and 0 <= code < ROWS) or kind < 0 or TABLES[level] == NULL:
+        raise ValueError(f"no epilogue {code} for such numbers in this process")
+    return TABLES[level][code * KINDS + kind]
+
+
 cdef finish_t finish_of(int level, int dtype_code, int code) except NULL:
-    kind = _KINDS.get(dtype_code)
-    if not (0 <= level < MAX_LEVEL and 0 <= code < ROWS) or kind is None or TABLES[level] == NULL:
-        raise ValueError(f"no epilogue {code} for dtype {dtype_code} in this process")
-    return TABLES[level][code * KINDS + <int>kind]
+    return function(level, KIND[dtype_code] if 0 <= dtype_code < MAX_CODES else -1, code)
 
 
-cdef int code_of(cnp.ndarray c) except -1:
-    # The dtype code of an array, of a type that NumPy does not know by number too.
+cdef int code_of(cnp.ndarray c) except -2:
+    # The dtype code of an array; -1: none.
     cdef int type_num = cnp.PyArray_TYPE(c)
-    if type_num < TYPES and CODES[type_num] >= 0:
+    if type_num < TYPES:
         return CODES[type_num]
-    return registry.dtype(c.dtype.name).code
+    return BFLOAT if is_bfloat16(type_num) else -1
+
+
+cdef void fill(epilogue_t* terms, cnp.ndarray bias, cnp.ndarray residual, npy_intp m, npy_intp n,
+               double p, double q) noexcept:
+    # Arrays that have been found to fit an output of m x n, or None.
+    cdef bint wide
+    terms.bias = terms.residual = NULL
+    terms.bias_step = terms.rs_residual = terms.cs_residual = 0
+    if bias is not None:
+        terms.bias, terms.bias_step = cnp.PyArray_BYTES(bias), cnp.PyArray_SIZE(bias) != 1
+    if residual is not None:
+        wide = cnp.PyArray_SIZE(residual) == m * n
+        terms.residual = cnp.PyArray_BYTES(residual)
+        terms.rs_residual, terms.cs_residual = n if wide else 1, wide
+    terms.p, terms.q = p, q
 
 
 cdef finish_t prepare(int level, cnp.ndarray c, int code, bias, residual, double p, double q,
                       epilogue_t* terms) except NULL:
-    # `bias` has one number or as many as `c` has columns, `residual` the shape of `c`; both in C order and of its type,
-    # or float32 beside halves.
+    # `bias` has one number or as many as `c` has columns, `residual` the shape of `c` or a number for each of its rows;
+    # both in C order and of its type, or float32 beside halves.
     cdef cnp.ndarray array
-    half = _HALVES.get(code_of(c))
-    cdef finish_t finish = finish_of(level, half.code if half else code_of(c), code)
-    cdef int type_num = cnp.NPY_FLOAT32 if half else cnp.PyArray_TYPE(c)
+    cdef int row = code_of(c)
+    cdef int type_num = TERMS[row] if row >= 0 and PRODUCT_KIND[row] >= 0 else cnp.PyArray_TYPE(c)
     if cnp.PyArray_NDIM(c) != 2 or not cnp.PyArray_ISCARRAY(c):
         raise ValueError("an epilogue's output is a matrix in C order")
-    for name, operand, sizes in (("bias", bias, (1, c.shape[1])), ("residual", residual, (c.shape[0] * c.shape[1],))):
+    cdef npy_intp m = cnp.PyArray_DIM(c, 0), n = cnp.PyArray_DIM(c, 1)
+    for name, operand, sizes in (("bias", bias, (1, n)), ("residual", residual, (m, m * n))):
         if operand is None:
             continue
         array = operand
         if (cnp.PyArray_TYPE(array) != type_num or not cnp.PyArray_ISCARRAY_RO(array)
                 or array.size not in sizes):
             raise ValueError(f"the {name} does not fit the output")
-    terms.bias = cnp.PyArray_BYTES(bias) if bias is not None else NULL
-    terms.bias_step = bias is not None and bias.size != 1
-    terms.residual = cnp.PyArray_BYTES(residual) if residual is not None else NULL
-    terms.rs_residual = cnp.PyArray_DIM(c, 1)
-    terms.p, terms.q = p, q
-    return finish
+    fill(terms, bias, residual, m, n, p, q)
+    return function(level, PRODUCT_KIND[row] if row >= 0 else -1, code)
 
 
 def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, bias, residual, double p, double q):
@@ -80,16 +112,18 @@ def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int cod
     """
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
-    return bool(finished(a, b, c, code_of(c), finish, &terms))
+    cdef operand_t oa = matrix(a), ob = matrix(b), oc = matrix(c)
+    return bool(finished(&oa, &ob, &oc, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1),
+                         code_of(c), finish, &terms))
 
 
 def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q):
     """Compute ``c = f(a @ b + bias + residual)`` where `b` is packed: of the type of `a` and `c`."""
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
-    if cnp.PyArray_TYPE(a) != cnp.PyArray_TYPE(c) or b.row.code != code_of(c):
+    if cnp.PyArray_TYPE(a) != cnp.PyArray_TYPE(c) or b.code != code_of(c):
         raise ValueError(f"{a.dtype} and a packed {b.row.numpy} do not give {c.dtype}")
-    ready_product(b, a, c, b.row.code, finish, &terms, NULL, NULL)
+    ready_product(b, a, c, b.code, finish, &terms, NULL, NULL)
     clear_flags()
 
 
@@ -97,8 +131,192 @@ def finish_into(int level, cnp.ndarray c, int code, bias, residual, double p, do
     """Do the same to a product that another way has computed: ``c = f(c + bias + residual)`` in place."""
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
-    if code_of(c) in _HALVES:
+    if KIND[code_of(c)] < 0:
         raise ValueError(f"{c.dtype} has been rounded already")
     with nogil:
         finish(cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_BYTES(c), cnp.PyArray_DIM(c, 1), &terms, 0, 0)
     fg_set_float_state(fg_float_state() & ~FG_REPORTED)
+
+
+# ---- calls that need no conversion -----------------------------------------------------------------------------------
+
+cdef cnp.ndarray term(object given, int type_num, int terms):
+    # A bias or a residual in the type that the product is finished in; None where it is something else than an array in
+    # C order of the operands' type.
+    cdef cnp.ndarray array
+    if not cnp.PyArray_CheckExact(given):
+        return None
+    array = given
+    if cnp.PyArray_TYPE(array) != type_num or not cnp.PyArray_ISCARRAY_RO(array):
+        return None
+    return array if terms == type_num else cnp.PyArray_Cast(array, terms)
+
+
+cdef object GENERAL = None, LEVEL_NOW = None
+# The tier's level, -1 where none runs, as long as the driver's generation is this one.
+cdef int LEVEL = -1
+cdef unsigned long long SEEN = 0
+
+
+def set_general(function, level):
+    """Let `function` answer calls that take a conversion, and `level` say which tier runs: None where none does."""
+    global GENERAL, LEVEL_NOW
+    GENERAL, LEVEL_NOW = function, level
+
+
+cdef int level_now() except -2:
+    global LEVEL, SEEN
+    cdef unsigned long long now = generation()
+    if SEEN != now:
+        found = LEVEL_NOW()
+        LEVEL, SEEN = -1 if found is None else found, now
+    return LEVEL
+
+
+cdef tuple named(object given):
+    # Code and numbers of an activation; None where it takes a closer look.
+    cdef tuple found, parts
+    if given is None or type(given) is str:
+        return NAMED.get(given)
+    if type(given) is not tuple or len(<tuple>given) == 0 or type((<tuple>given)[0]) is not str:
+        return None
+    parts = given
+    found = NAMED.get(parts[0])
+    if found is None or len(parts) - 1 > <int>found[3]:
+        return None
+    for number in parts[1:]:
+        if type(number) is not float and type(number) is not int:
+            return None
+    return (found[0], float(parts[1]) if len(parts) > 1 else found[1], float(parts[2]) if len(parts) > 2 else found[2])
+
+
+cdef object quick(object x, object weight, object bias, object activation, object residual, object out):
+    # The layer of arrays that are read as they lie; None where the general way is needed.
+    cdef cnp.ndarray a, w, c, added = None, beside = None
+    cdef Right right = None
+    cdef operand_t oa, ob, oc
+    cdef epilogue_t terms
+    cdef finish_t finish = NULL
+    cdef npy_intp shape[MAX_NDIM]
+    cdef npy_intp m, n, k
+    cdef int code, type_num, nd, d, level
+    cdef tuple found
+    cdef double number
+    cdef float single
+    if not cnp.PyArray_CheckExact(x):
+        return None
+    a = x
+    type_num, nd = cnp.PyArray_TYPE(a), cnp.PyArray_NDIM(a)
+    code = code_of(a)
+    if code < 0 or PRODUCT_KIND[code] < 0:
+        return None
+    if isinstance(weight, Right):
+        right = weight
+        if right.number != type_num or right.panels is None or right.panels.code != code:
+            return None
+        k, n = right.panels.k, right.panels.n
+    elif cnp.PyArray_CheckExact(weight):
+        w = weight
+        if cnp.PyArray_NDIM(w) != 2 or cnp.PyArray_TYPE(w) != type_num or not cnp.PyArray_ISBEHAVED_RO(w):
+            return None
+        n, k = cnp.PyArray_DIM(w, 0), cnp.PyArray_DIM(w, 1)
+        ob.data, ob.rows, ob.cols = cnp.PyArray_BYTES(w), cnp.PyArray_STRIDE(w, 1), cnp.PyArray_STRIDE(w, 0)
+    else:
+        return None
+    if n == 0 or k == 0 or not lead_of(a, k, n, &oa, shape, &m):
+        return None
+    # ml_dtypes' bfloat16 and a number of Python's are what NumPy says they are.
+    cdef bint weak = type(bias) is float and type_num < TYPES
+    if weak:
+        number = single = bias
+    elif bias is not None:
+        added = term(bias, type_num, TERMS[code])
+        if added is None or cnp.PyArray_NDIM(added) != 1 or cnp.PyArray_DIM(added, 0) not in (1, n):
+            return None
+    if residual is not None:
+        beside = term(residual, type_num, TERMS[code])
+        if beside is None or cnp.PyArray_NDIM(beside) != nd or cnp.PyArray_DIM(beside, nd - 1) not in (1, n):
+            return None
+        for d in range(nd - 1):
+            if cnp.PyArray_DIM(beside, d) != shape[d]:
+                return None
+    if activation is not None or bias is not None or beside is not None:
+        found = named(activation)
+        level = level_now()
+        if found is None or level < 0:
+            return None
+        fill(&terms, added, beside, m, n, found[1], found[2])
+        if weak:
+            terms.bias = <const void*>&number if TERMS[code] == cnp.NPY_DOUBLE else <const void*>&single
+        finish = function(level, PRODUCT_KIND[code], found[0])
+    c = output_of(out, type_num, nd, shape, &oc)
+    if c is None:
+        return None
+    if out is not None and not (
+            disjoint(a, c) and (right is not None or disjoint(w, c)) and (added is None or disjoint(added, c))
+            and (beside is None or disjoint(beside, c))):
+        return None
+    if right is None:
+        return c if finished(&oa, &ob, &oc, m, n, k, code, finish, &terms) else None
+    if not run_ready(right.panels, code, m, &oa, &oc, finish, &terms, NULL, NULL):
+        return None
+    clear_flags()
+    return c
+
+
+def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
+    """Return ``activation(x @ weight.T + bias + residual)``: `torch.nn.functional.linear`, and what follows it.
+
+    Parameters
+    ----------
+    x : array_like
+        (..., in): any leading dimensions.
+    weight : array_like
+        (out, in), or (in,) for a single output without an axis of its own.  Or ``fastgemm.pack(weight, trans=True)``,
+        whose shape is (in, out): packed once, it is streamed as it lies.
+    bias : array_like, optional
+        (out,), or one number.
+    activation : str or tuple, optional
+        ``"relu"``, ``"leaky_relu"`` (slope 0.01), ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"``,
+        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``, ``"k_tanh"`` (tanh in the precision of
+        bfloat16, by a table: off by up to 0.009).  A tuple gives the numbers:
+        ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
+    residual : array_like, optional
+        Broadcast to the result's shape and added before the activation.  Of shape (..., 1) it is a number for each row,
+        a bias of rows: it is read as it is, without a copy of the result's size.
+    out : ndarray, optional
+        Where the result goes; of the result's shape and dtype.  It may overlap the operands.
+
+    Returns
+    -------
+    ndarray
+        (..., out).
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or there is no such activation.
+    TypeError
+        If `out` has another dtype, or complex numbers meet an activation that they do not have.
+
+    Notes
+    -----
+    float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
+    product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
+    exp, erf and tanh are within 3 units in the last place (polynomials; float64's erf is the C library's).  gelu,
+    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
+
+    float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
+
+    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
+    warning is given: infinities and NaN are results.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> x, weight = np.array([[1.0, -2.0]]), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
+    >>> fastgemm.linear(x, weight, np.array([0.0, 1.0, 0.0]), activation="relu")
+    array([[0., 3., 0.]])
+    """
+    done = quick(x, weight, bias, activation, residual, out)
+    return GENERAL(x, weight, bias, activation, residual, out) if done is None else done

@@ -15,12 +15,13 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport (
-    CODES, FLOATS, READY, RELEASE_GIL, TYPES, appended, describe, disjoint, execute, fold, make_ready, operand_t,
+    CODES, FLOATS, READY, RELEASE_GIL, TYPES, describe, disjoint, execute, fold, make_ready, operand_t,
 )
+from fastgemm._packed cimport Right, quick
 from fastgemm._rows cimport BYTES, NPY_HALF, row_for
 from fastgemm.driver._plan cimport key_t
 from fastgemm.driver.abi cimport offset_t
-from fastgemm.driver.structs cimport call_t
+from fastgemm.driver.structs cimport appended, call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
 
 import numpy as np
@@ -51,7 +52,7 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     # The product of plain arrays with at most one stack dimension, or None where the general way is needed.  `asked` is
     # the call's dtype or None.
     if not (cnp.PyArray_CheckExact(x1) and cnp.PyArray_CheckExact(x2)):
-        return None
+        return quick(x1, <Right>x2, out, asked) if isinstance(x2, Right) else None
     cdef cnp.ndarray a = x1, b = x2, c
     cdef int type_num = cnp.PyArray_TYPE(a), nd_a = cnp.PyArray_NDIM(a), nd_b = cnp.PyArray_NDIM(b)
     cdef int result = type_num, code
@@ -59,7 +60,7 @@ cdef inline object fast(object x1, object x2, object out, object asked):
             out is None or type_num != NPY_HALF):
         code = CODES[type_num]
     else:
-        code = row_for(a, b, out, asked, &result)
+        code = row_for(type_num, cnp.PyArray_TYPE(b), out, asked, &result)
     if code < 0:
         return None
     if not (1 <= nd_a <= 3 and 1 <= nd_b <= 3 and cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED_RO(b)):
@@ -134,7 +135,7 @@ cdef inline object fast(object x1, object x2, object out, object asked):
         offsets[way - 1].is_unsigned = type_num == cnp.NPY_UBYTE
         offsets[2 - way].is_unsigned = cnp.PyArray_TYPE(b) == cnp.NPY_UBYTE
         call.offsets = offsets
-        call.store.appended = appended(offsets)
+        call.store.appended = appended(False, offsets[0].is_unsigned, False, offsets[1].is_unsigned)
     cdef bint floats = FLOATS[code]
     if floats:
         clear_flags()

@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastgemm.registry import DType, Family, Isa
@@ -37,6 +38,15 @@ class Panels:
     def fill(self, b: NDArray[Any], memory: NDArray[Any], zero: NDArray[Any] | None) -> None: ...
     def panel(self, at: int) -> tuple[int, int, int]: ...
 
+class Right:
+    @property
+    def panels(self) -> Panels | None: ...
+    @property
+    def zero_point(self) -> NDArray[Any] | None: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __init__(self, panels: Panels | None, zero_point: NDArray[Any] | None, dtype: np.dtype[Any]) -> None: ...
+
 def product_into(
     b: Panels,
     a: NDArray[Any],
@@ -45,3 +55,4 @@ def product_into(
     a_zero: NDArray[Any] | None = None,
     terms: tuple[Any, ...] | None = None,
 ) -> None: ...
+def product(a: object, b: Right, out: object, dtype: object) -> Any: ...

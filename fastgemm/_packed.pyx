@@ -9,13 +9,18 @@ the threads of the call that reads them:
 from libc.string cimport memset
 
 cimport numpy as cnp
+from numpy cimport npy_intp
 
-from fastgemm._call cimport FLOATS, NO_MEMORY, disjoint, make_ready
+from fastgemm._call cimport (
+    CODES, FLOATS, MAX_CODES, NO_MEMORY, RELEASE_GIL, TYPES, disjoint, make_ready, matrix, operand_t,
+)
+from fastgemm._rows cimport NPY_HALF, row_for
 from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, kernels_at, key_t, problem_of, ready_letter
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.abi cimport finish_t, kernels_t, offset_t, quant_t
-from fastgemm.driver.structs cimport call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t
+from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t
 from fastgemm.float_errors cimport clear_flags, report_flags
+from fastgemm.terms cimport fill_offset, fill_terms
 
 from fastgemm import dispatch, heuristic_packed, registry
 from fastgemm.plan import Plan as _Plan
@@ -23,6 +28,11 @@ from fastgemm.problem import MAX_DIM
 
 cnp.import_array()
 cnp.import_ufunc()
+
+# By the code of a row: of the row that packs alike, which the panels of one can be read for.
+cdef int PACKING[MAX_CODES]
+for _row in registry.DTYPES:
+    PACKING[<int>_row.code] = registry.dtype(registry.packing(_row)).code
 
 
 cdef class Panels:
@@ -45,6 +55,8 @@ cdef class Panels:
         self.level, self.own = isa.level, bool(family.tiers)
         self.family_code = registry.FAMILIES.index(family)
         cdef const kernels_t* t = kernels_at(self.level, self.family_code, row.code)
+        self.code, self.tables = row.code, t - <int>row.code
+        self.bytes = row.group > 1
         self.k, self.n, self.nv = k, n, nv
         self.length, self.group, self.appended = t.length, t.group, t.appended
         self.steps = ceil_div(k, t.group) + t.appended
@@ -70,13 +82,7 @@ cdef class Panels:
         if b.strides[0] % size or b.strides[1] % size:
             raise ValueError("strides that are no whole numbers of components")
         rs, cs = b.strides[0] // size, b.strides[1] // size
-        memset(&offset, 0, sizeof(offset))
-        offset.is_unsigned = b.dtype.kind == "u"
-        if zero is not None:
-            if not cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>zero) or zero.dtype.name != "int32" \
-                    or zero.size not in (1, self.n):
-                raise ValueError("the zero points do not fit the panels")
-            offset.zero, offset.step = <const int*>cnp.PyArray_DATA(<cnp.ndarray>zero), zero.size > 1
+        fill_offset(&offset, b.dtype.kind == "u", zero, self.n)
         cdef Py_ssize_t columns = self.n * part
         cdef grid_t grid = self.grid
         cdef Py_ssize_t row_bytes = self.steps * t.length * t.real_bytes
@@ -117,50 +123,56 @@ cdef int find(Panels b, int code, char la, Py_ssize_t m, int threads, plan_t* pl
     return 0
 
 
-cdef int ready_call(Panels b, cnp.ndarray a, cnp.ndarray c, int code, call_t* call) except -1:
-    # What the driver is told of c = a @ b; strides in whole components have been seen to.
-    cdef const kernels_t* t = kernels_at(b.level, b.family_code, code)
+cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const operand_t* c, finish_t finish,
+                   const void* terms, const offset_t* offset_a, const quant_t* quant) except -1:
+    cdef const kernels_t* t = &b.tables[code]
     cdef Py_ssize_t size = t.ab_bytes, size_c = t.c_bytes
-    if (a.ndim != 2 or c.ndim != 2 or a.shape[1] != b.k or c.shape[1] != b.n or a.shape[0] != c.shape[0]
-            or a.shape[0] == 0 or b.memory is None):
-        raise ValueError("the operands do not fit the panels")
-    if not (cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED(c) and disjoint(a, c)):
-        raise ValueError("operands must be aligned and apart from the output")
-    memset(call, 0, sizeof(call_t))
-    call.a, call.b, call.c = cnp.PyArray_BYTES(a), b.data, cnp.PyArray_BYTES(c)
-    if a.strides[0] % size or a.strides[1] % size or c.strides[0] % size_c or c.strides[1] % size_c:
-        raise ValueError("strides that are no whole numbers of components")
-    call.rs_a, call.cs_a = a.strides[0] // size, a.strides[1] // size
-    call.rs_c, call.cs_c = c.strides[0] // size_c, c.strides[1] // size_c
-    if b.n == 1:
-        call.cs_c = t.part
-    call.store.alpha_is_one = True
-    return 0
-
-
-cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, finish_t finish, const void* terms,
-                       const offset_t* offset_a, const quant_t* quant) except -1:
-    # `offset_a`: what is subtracted from bytes; `quant`: how their sums are quantised.
     cdef call_t call
     cdef plan_t plan
     cdef offset_t offsets[2]
     cdef int failed
+    if PACKING[code] != PACKING[b.code] or t.pack_b == NULL or b.memory is None:
+        raise ValueError("the panels were not packed for such a product")
+    if a.rows % size or a.cols % size or c.rows % size_c or c.cols % size_c:
+        return False
     make_ready()
-    ready_call(b, a, c, code, &call)
-    cdef const kernels_t* t = kernels_at(b.level, b.family_code, code)
-    cdef char la = letter(a.shape[0], b.k, call.rs_a, call.cs_a, t.part)
-    find(b, code, la, a.shape[0], threads_now(), &plan)
+    memset(&call, 0, sizeof(call_t))
+    call.a, call.b, call.c = a.data, b.data, c.data
+    call.rs_a, call.cs_a = a.rows // size, a.cols // size
+    call.rs_c, call.cs_c = c.rows // size_c, c.cols // size_c
+    if b.n == 1:
+        call.cs_c = t.part
+    call.store.alpha_is_one = True
+    find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), &plan)
     call.finish, call.terms, call.store.terms = finish, terms, quant
-    if b.group > 1 and b.row.exact:
+    if b.bytes:
+        # B's own have been subtracted while it was packed.
         memset(offsets, 0, sizeof(offsets))
         offsets[0] = offset_a[0]
         call.offsets = offsets
-        call.store.appended = ((offsets[0].zero != NULL or not offsets[0].is_unsigned)
-                               + 2 * (b.zero is not None or b.is_unsigned))
-    with nogil:
+        call.store.appended = appended(offset_a.zero != NULL, offset_a.is_unsigned, b.zero is not None, b.is_unsigned)
+    if <double>m * <double>b.n * <double>b.k > RELEASE_GIL:
+        with nogil:
+            failed = run_plan(&plan, &call)
+    else:
         failed = run_plan(&plan, &call)
     if failed == NO_MEMORY:
         raise MemoryError("no memory for a workspace")
+    return True
+
+
+cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, finish_t finish, const void* terms,
+                       const offset_t* offset_a, const quant_t* quant) except -1:
+    # The same for arrays: `offset_a`: what is subtracted from bytes; `quant`: how their sums are quantised.
+    cdef operand_t oa, oc
+    if (a.ndim != 2 or c.ndim != 2 or a.shape[1] != b.k or c.shape[1] != b.n or a.shape[0] != c.shape[0]
+            or a.shape[0] == 0):
+        raise ValueError("the operands do not fit the panels")
+    if not (cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED(c) and disjoint(a, c)):
+        raise ValueError("operands must be aligned and apart from the output")
+    oa, oc = matrix(a), matrix(c)
+    if not run_ready(b, code, a.shape[0], &oa, &oc, finish, terms, offset_a, quant):
+        raise ValueError("strides that are no whole numbers of components")
     return 0
 
 
@@ -184,12 +196,9 @@ def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms
     if a.dtype.name not in row.names or c.dtype.name not in ((row.result,) if row.result else row.names) \
             and not (row.name == "i8_q8" and c.dtype.name == "uint8"):
         raise TypeError(f"no product of {a.dtype} giving {c.dtype} by {row.name}")
-    memset(&offset, 0, sizeof(offset))
-    offset.is_unsigned = a.dtype.kind == "u"
-    if a_zero is not None:
-        if a_zero.dtype.name != "int32" or a_zero.size not in (1, a.shape[0]) or not a_zero.flags.carray:
-            raise ValueError("the zero points do not fit")
-        offset.zero, offset.step = <const int*>cnp.PyArray_DATA(<cnp.ndarray>a_zero), a_zero.size > 1
+    if (terms is not None) != (row.name == "i8_q8"):
+        raise ValueError("terms belong to products that are quantised again, and those need them")
+    fill_offset(&offset, a.dtype.kind == "u", a_zero, a.shape[0])
     if terms is not None:
         fill_terms(&quant, a.shape[0], b.n, terms)
     clear_flags()
@@ -198,18 +207,94 @@ def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms
         report_flags(b"matmul")
 
 
-cdef const float* numbers(cnp.ndarray array, Py_ssize_t most, Py_ssize_t* step) except NULL:
-    if not cnp.PyArray_ISCARRAY_RO(array) or cnp.PyArray_TYPE(array) != cnp.NPY_FLOAT32 \
-            or cnp.PyArray_SIZE(array) not in (1, most):
-        raise ValueError("terms of a quantised product do not fit it")
-    step[0] = 1 if cnp.PyArray_SIZE(array) > 1 else 0
-    return <const float*>cnp.PyArray_DATA(array)
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+cdef class Right:
+    """What calls see of a `fastgemm.packed.PackedMatrix`.
+
+    Parameters
+    ----------
+    panels : Panels or None
+        None: NumPy computes.
+    zero_point : ndarray or None
+    dtype : dtype
+    """
+
+    def __init__(self, Panels panels, zero_point, cnp.dtype dtype):
+        self.panels, self.zero_point, self.dtype = panels, zero_point, dtype
+        self.number = dtype.num
 
 
-cdef int fill_terms(quant_t* q, Py_ssize_t m, Py_ssize_t n, tuple terms) except -1:
-    left, right, scale, zero, both, low, high = terms
-    memset(q, 0, sizeof(quant_t))
-    q.left, q.right = numbers(left, m, &q.left_step), numbers(right, n, &q.right_step)
-    q.scale, q.zero = numbers(scale, m, &q.scale_step), numbers(zero, m, &q.zero_step)
-    q.both, q.low, q.high = both, low, high
-    return 0
+cdef int lead_of(cnp.ndarray a, Py_ssize_t k, Py_ssize_t n, operand_t* operand, npy_intp* shape,
+                 npy_intp* m) except -1:
+    cdef int nd = cnp.PyArray_NDIM(a), d
+    if not 1 <= nd <= MAX_NDIM or cnp.PyArray_DIM(a, nd - 1) != k or not cnp.PyArray_ISBEHAVED_RO(a):
+        return False
+    if nd > 2 and not cnp.PyArray_IS_C_CONTIGUOUS(a):
+        return False
+    m[0] = 1
+    for d in range(nd - 1):
+        shape[d] = cnp.PyArray_DIM(a, d)
+        m[0] *= shape[d]
+    shape[nd - 1] = n
+    operand.data, operand.cols = cnp.PyArray_BYTES(a), cnp.PyArray_STRIDE(a, nd - 1)
+    operand.rows = cnp.PyArray_STRIDE(a, nd - 2) if nd > 1 else 0
+    return m[0] > 0
+
+
+cdef cnp.ndarray output_of(object out, int type_num, int nd, npy_intp* shape, operand_t* operand):
+    cdef cnp.ndarray c
+    cdef int d
+    if out is None:
+        c = cnp.PyArray_EMPTY(nd, shape, type_num, 0)
+    elif cnp.PyArray_CheckExact(out):
+        c = out
+        if cnp.PyArray_TYPE(c) != type_num or cnp.PyArray_NDIM(c) != nd or not cnp.PyArray_ISCARRAY(c):
+            return None
+        for d in range(nd):
+            if cnp.PyArray_DIM(c, d) != shape[d]:
+                return None
+    else:
+        return None
+    operand.data, operand.cols = cnp.PyArray_BYTES(c), cnp.PyArray_ITEMSIZE(c)
+    operand.rows = shape[nd - 1] * operand.cols
+    return c
+
+
+cdef object quick(object x1, Right right, object out, object asked):
+    cdef Panels b = right.panels
+    cdef cnp.ndarray a, c
+    cdef operand_t oa, oc
+    cdef offset_t offset
+    cdef npy_intp shape[MAX_NDIM]
+    cdef npy_intp m
+    cdef int code, type_num, result
+    if b is None or right.zero_point is not None or not cnp.PyArray_CheckExact(x1):
+        return None
+    a = x1
+    type_num = result = cnp.PyArray_TYPE(a)
+    if asked is None and type_num == right.number and <unsigned int>type_num < TYPES and (
+            out is None or type_num != NPY_HALF):
+        code = CODES[type_num]
+    else:
+        code = row_for(type_num, right.number, out, asked, &result)
+    # Products of bytes that wrap have a row that packs in another way: 32-bit sums are cut for them elsewhere.
+    if code < 0 or PACKING[code] != PACKING[b.code] or not lead_of(a, b.k, b.n, &oa, shape, &m):
+        return None
+    c = output_of(out, result, cnp.PyArray_NDIM(a), shape, &oc)
+    if c is None or out is not None and not disjoint(a, c):
+        return None
+    offset.zero, offset.step, offset.is_unsigned = NULL, 0, type_num == cnp.NPY_UBYTE
+    cdef bint floats = FLOATS[code]
+    if floats:
+        clear_flags()
+    if not run_ready(b, code, m, &oa, &oc, NULL, NULL, &offset, NULL):
+        return None
+    if floats:
+        report_flags(b"matmul")
+    return c
+
+
+def product(a, Right b, out, dtype):
+    """Return ``a @ b``, as `fastgemm.packed.PackedMatrix.product` does; None where something has to be converted."""
+    return quick(a, b, out, dtype)

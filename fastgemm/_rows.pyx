@@ -23,7 +23,7 @@ cdef extern from "numpy/arrayobject.h":
 BYTES = registry.dtype("i8_i32").code
 cdef int HALF_SINGLE = registry.dtype("f16_f32").code
 cdef int BFLOAT_SINGLE = registry.dtype("bf16_f32").code
-cdef int BFLOAT = registry.dtype("bf16").code
+BFLOAT = registry.dtype("bf16").code
 cdef object INT32 = np.int32
 cdef object FLOAT32 = np.float32
 # NumPy's number of ml_dtypes' bfloat16, once it has been met.
@@ -60,8 +60,8 @@ cdef bint is_bfloat16(int number) except -1:
     return True
 
 
-cdef int row_for(cnp.ndarray a, cnp.ndarray b, object out, object asked, int* result) except -2:
-    cdef int first = cnp.PyArray_TYPE(a), second = cnp.PyArray_TYPE(b), wanted = -1
+cdef int row_for(int first, int second, object out, object asked, int* result) except -2:
+    cdef int wanted = -1
     if asked is not None:
         wanted = number_of(asked)
         if wanted < 0:

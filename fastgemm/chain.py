@@ -222,9 +222,8 @@ def _row(a: str, b: str, c: str) -> registry.DType:
     """Return the row of the registry that computes c = a @ b."""
     if a in registry.BYTES and b in registry.BYTES and c in ("float32", *registry.BYTES):
         return registry.dtype("i8_i32" if c == "float32" else "i8_q8")
-    for row in registry.DTYPES:
-        if a in row.names and (b in row.names if row.group > 1 else a == b) and c == (row.result or a):
-            return row
+    if found := registry.product_row(a, b, c):
+        return found
     raise TypeError(f"no kernels for {a} @ {b} giving {c}")
 
 

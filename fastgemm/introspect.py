@@ -143,9 +143,9 @@ def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -
     batch = int(np.prod(np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), dtype=np.int64))
     if 0 in (m, n, k, batch):
         return "an empty product takes no kernel"
-    return as_called(
-        Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed)
-    )
+    if n == 1 and m > 1:
+        left, right, m, n = np.swapaxes(right, -1, -2), np.swapaxes(left, -1, -2), n, m
+    return as_called(Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed))
 
 
 def _letter(x: np.ndarray[Any, Any]) -> str:

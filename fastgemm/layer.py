@@ -1,4 +1,7 @@
-"""linear: a product with what a layer does to its result, in one pass over the output."""
+"""linear: a product with what a layer does to its result, in one pass over the output.
+
+Calls of plain arrays that need no conversion are answered by `_linear`; this is the way of all others.
+"""
 
 from __future__ import annotations
 
@@ -9,97 +12,38 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from . import _linear, epilogues, kernels, registry
+from . import _linear, epilogues, kernels, numpy_types, registry
+from ._linear import linear
 from ._matmul import matmul
 from .epilogues import Activation, Array
 from .packed import PackedMatrix
 
-# Halves are finished while they are float32.
-_FUSED = frozenset((*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES))
+__all__ = ["general", "linear", "load"]
+
+_HALVES = frozenset(row.name for row in registry.DTYPES if row.numpy in registry.HALVES)
 # What np.asarray takes apart without asking it how it multiplies.
 _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(None))
 
 
-def linear(
-    x: ArrayLike,
-    weight: ArrayLike | PackedMatrix,
-    bias: ArrayLike | None = None,
-    *,
-    activation: str | tuple[Any, ...] | None = None,
-    residual: ArrayLike | None = None,
-    out: Array | None = None,
-) -> Array:
-    """Return ``activation(x @ weight.T + bias + residual)``: `torch.nn.functional.linear`, and what follows it.
-
-    Parameters
-    ----------
-    x : array_like
-        (..., in): any leading dimensions.
-    weight : array_like
-        (out, in), or (in,) for a single output without an axis of its own.  Or ``fastgemm.pack(weight, trans=True)``,
-        whose shape is (in, out): packed once, it is streamed as it lies.
-    bias : array_like, optional
-        (out,), or one number.
-    activation : str or tuple, optional
-        ``"relu"``, ``"leaky_relu"`` (slope 0.01), ``"gelu"`` (by erf), ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"``,
-        ``"tanh"``, ``"exp"``, ``"erf"``, ``"clip"`` (from 0 to 6), ``"scale"``, ``"k_tanh"`` (tanh in the precision of
-        bfloat16, by a table: off by up to 0.009).  A tuple gives the numbers:
-        ``("leaky_relu", 0.2)``, ``("clip", -1, 1)``, ``("scale", 0.125)``.
-    residual : array_like, optional
-        Broadcast to the result's shape and added before the activation.
-    out : ndarray, optional
-        Where the result goes; of the result's shape and dtype.  It may overlap the operands.
-
-    Returns
-    -------
-    ndarray
-        (..., out).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or there is no such activation.
-    TypeError
-        If `out` has another dtype, or complex numbers meet an activation that they do not have.
-
-    Notes
-    -----
-    float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
-    product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
-    exp, erf and tanh are within 3 units in the last place (polynomials; float64's erf is the C library's).  gelu,
-    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
-
-    float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
-
-    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
-    warning is given: infinities and NaN are results.
-
-    Examples
-    --------
-    >>> import numpy as np, fastgemm
-    >>> x, weight = np.array([[1.0, -2.0]]), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
-    >>> fastgemm.linear(x, weight, np.array([0.0, 1.0, 0.0]), activation="relu")
-    array([[0., 3., 0.]])
-    """
+def general(x: Any, weight: Any, bias: Any, activation: Any, residual: Any, out: Any) -> Array:
+    """Return what `linear` does, of anything that it takes."""
     what = epilogues.activation(activation)
     plain = all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, weight, bias, residual))
     take = np.asarray if plain else np.asanyarray
     if isinstance(weight, PackedMatrix):
         if plain or all(type(given) in _PLAIN or isinstance(given, np.generic) for given in (x, bias, residual)):
-            return _with_packed(np.asarray(x), weight, bias, residual, what, out)
+            added, shortcut = _terms(np.asarray, bias, residual)
+            return _with_packed(np.asarray(x), weight, added, shortcut, what, out)
         weight = weight.toarray().T
     left, right = take(x), take(weight)
-    # Python's numbers keep their weak type.
-    weak = (int, float, complex, type(None))
-    added, shortcut = (given if isinstance(given, weak) else take(given) for given in (bias, residual))
+    added, shortcut = _terms(take, bias, residual)
     shape = _shape(left.shape, right.shape, added, shortcut)
     _check_out(out, shape)
     dtype = _dtype(left.dtype, right.dtype, added, shortcut, what)
     rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
-    level = _level()
-    if not plain or dtype.name not in _FUSED or 0 in (rows, inner, columns) or level is None:
+    level, half = _level(), _half(dtype)
+    if not plain or half is None or 0 in (rows, inner, columns) or level is None:
         with np.errstate(all="ignore"):
             made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
         finished: Array = _given(np.asarray(made) if plain else made, out)
@@ -110,13 +54,19 @@ def linear(
         if _linear.product_into(level, a, b, c, *terms):
             return
         with np.errstate(all="ignore"):
-            if dtype.name in registry.HALVES:
+            if half:
                 c[...] = epilogues.apply(np.matmul(a.astype("f4"), b.astype("f4")), terms[1], terms[2], what)
                 return
             np.matmul(a, b, out=c)
         _linear.finish_into(level, c, *terms)
 
     return _fused(product, left, [b], (rows, columns), added, shortcut, what, shape, dtype, out)
+
+
+def _terms(take: Callable[[Any], Any], *given: Any) -> list[Any]:
+    # Python's numbers keep their weak type.
+    weak = (int, float, complex, type(None))
+    return [one if isinstance(one, weak) else take(one) for one in given]
 
 
 def _with_packed(
@@ -127,7 +77,7 @@ def _with_packed(
     dtype = _dtype(left.dtype, weight.dtype, bias, residual, what)
     panels, level = weight.panels, _level()
     rows = math.prod(left.shape[:-1])
-    if panels is None or level is None or dtype != weight.dtype or dtype.name not in _FUSED or rows == 0:
+    if panels is None or level is None or dtype != weight.dtype or _half(dtype) is None or rows == 0:
         with np.errstate(all="ignore"):
             made = epilogues.apply(weight.product(left), bias, residual, what)
         finished: Array = _given(np.asarray(made), out)
@@ -147,9 +97,14 @@ def _fused(
     if out is not None and out.dtype != dtype:
         raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
     a = np.require(left, dtype, ["ALIGNED"]).reshape(size[0], left.shape[-1])
-    kind = np.dtype(np.float32) if dtype.name in registry.HALVES else dtype
+    kind = np.dtype(np.float32) if _half(dtype) else dtype
     bias_row = None if added is None else np.require(added, kind, ["C", "ALIGNED"]).reshape(-1)
-    beside = None if shortcut is None else np.require(np.broadcast_to(shortcut, shape), kind, ["C", "ALIGNED"])
+    beside = None
+    if shortcut is not None:
+        # One number for each row stays that.
+        column = np.shape(shortcut)[-1:] == (1,) and len(shape) == left.ndim
+        full = (*shape[:-1], 1) if column else shape
+        beside = np.require(np.broadcast_to(shortcut, full), kind, ["C", "ALIGNED"]).reshape(size[0], -1)
     reads = [*reads, *[array for array in (a, bias_row, beside) if array is not None]]
     target = out
     if out is None or not out.flags.carray or any(np.may_share_memory(out, array) for array in reads):
@@ -167,6 +122,14 @@ def _level() -> int | None:
     if tier is not None:
         load(tier)
     return None if tier is None else tier.level
+
+
+def _half(dtype: np.dtype[Any]) -> bool | None:
+    # Whether a product of a type is finished while it is float32; None where nothing can follow it.
+    row = numpy_types.row_of(dtype)
+    if row is None or row.name not in (*registry.FINISHED, *_HALVES):
+        return None
+    return row.name in _HALVES
 
 
 def load(tier: registry.Isa) -> None:
@@ -225,3 +188,6 @@ def _given(made: Any, out: Array | None) -> Any:
         raise TypeError(f"linear: out is {out.dtype}, the result {made.dtype}")
     np.copyto(out, made)
     return out
+
+
+_linear.set_general(general, lambda: _level())

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _matmul, _mixed
+from . import _matmul, _mixed, numpy_types, registry
 
 Array = NDArray[Any]
-_BYTES = (np.dtype("i1"), np.dtype("u1"))
-_HALF, _SINGLE, _INT32 = np.dtype("f2"), np.dtype("f4"), np.dtype("i4")
 _REAL_OF = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
 
 
@@ -46,19 +44,17 @@ def wider(a: Array, b: Array, out: Any, dtype: Any) -> Array | None:
     return stacked(a, b, out, *found)
 
 
+@lru_cache(maxsize=256)
 def _row(a: np.dtype[Any], b: np.dtype[Any], asked: np.dtype[Any] | None) -> tuple[str, np.dtype[Any]] | None:
-    """Name of the row and type of the result."""
-    if a in _BYTES and b in _BYTES:
-        return ("i8_i32", _INT32) if asked == _INT32 else None
-    if a != b or not a.isnative:
+    """Name of the row and type of the result; None where NumPy's loops have that row, or nobody."""
+    if asked is None:
+        if a != numpy_types.bfloat16():
+            return None
+        asked = np.dtype(np.float32)
+    if not (a.isnative and b.isnative and asked.isnative):
         return None
-    if a == _HALF:
-        return ("f16_f32", _SINGLE) if asked == _SINGLE else None
-    if a.name == "bfloat16" and "ml_dtypes" in sys.modules:
-        if asked is None or asked == _SINGLE:
-            return "bf16_f32", _SINGLE
-        return ("bf16", a) if asked == a else None
-    return None
+    row = registry.product_row(a.name, b.name, asked.name)
+    return (row.name, asked) if row is not None and (row.result or row.numpy == "bfloat16") else None
 
 
 def stacked(a: Array, b: Array, out: Array | None, row: str, result: np.dtype[Any]) -> Array | None:

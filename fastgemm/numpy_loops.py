@@ -56,11 +56,10 @@ def install() -> None:
     Notes
     -----
     A switch, not a count: installing twice is the same as once.  It may be thrown at any time, in any thread: calls
-    under way finish on the loop that they began with.  `np.vecmat` and `np.vecdot` of complex operands, which conjugate
-    the first, stay NumPy's; so do `np.dot`, `np.inner`, `np.tensordot` and the single loop of `np.einsum`, which do not
-    call these ufuncs: fastgemm has functions of those names.  bfloat16 stays a cast to float32 first, whose loop is
-    ours: ml_dtypes gives NumPy no loop for it that could be replaced, and one that was added could not be taken out
-    again.  `fastgemm.matmul` reads bfloat16 as it is.
+    under way finish on the loop that they began with.  `np.dot`, `np.inner`, `np.tensordot` and the single loop of
+    `np.einsum` stay NumPy's, for they do not call these ufuncs: fastgemm has functions of those names.  bfloat16 stays
+    a cast to float32 first, whose loop is ours: ml_dtypes gives NumPy no loop for it that could be replaced, and one
+    that was added could not be taken out again.  `fastgemm.matmul` reads bfloat16 as it is.
 
     Examples
     --------

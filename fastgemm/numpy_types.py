@@ -20,6 +20,8 @@ ROWS: dict[int, registry.DType] = {
     if not row.result and found.name in row.names
 }
 KERNELS = frozenset(found for found in map(np.dtype, np.typecodes["All"]) if found.num in ROWS)
+# Operands of dot products of bytes.
+BYTES = tuple(np.dtype(name) for name in registry.BYTES)
 # Those that sum in their own precision.
 FLOATS = frozenset(found for found in KERNELS if not (ROWS[found.num].exact or ROWS[found.num].converts))
 

@@ -16,7 +16,7 @@ _PAGE = 4096
 _BYTES = "i8_i32"
 
 
-class PackedMatrix:
+class PackedMatrix(_packed.Right):
     """A matrix in the layout that the kernels read: made by `fastgemm.pack`, used in the place of a right operand.
 
     It never changes, and any number of threads may use it at once.
@@ -41,24 +41,21 @@ class PackedMatrix:
     PackedMatrix(2 x 3, float64)
     """
 
-    __slots__ = ("_plain", "dtype", "nbytes", "panels", "rows", "shape", "zero_point")
+    __slots__ = ("_plain", "nbytes", "rows", "shape")
 
     shape: tuple[int, int]
-    dtype: np.dtype[Any]
     nbytes: int
     rows: int | None
-    zero_point: Array | None
-    panels: _packed.Panels | None
     _plain: Array | None
 
     def __init__(self, b: Array, rows: int | None = None, zero_point: Array | None = None) -> None:
         k, n = b.shape
-        self.shape, self.dtype, self.rows, self.zero_point = (k, n), b.dtype, rows, zero_point
-        self.panels = self._plain = None
+        self.shape, self.rows, self._plain = (k, n), rows, None
         row = _row(b.dtype)
         tier = kernels.active_isa()
         if tier is None or 0 in b.shape or not registry.supported(row, tier):
             # NumPy computes.
+            super().__init__(None, zero_point, b.dtype)
             self._plain = np.array(b, order="C")
             self._plain.flags.writeable = False
             self.nbytes = self._plain.nbytes
@@ -68,13 +65,14 @@ class PackedMatrix:
         kernels.load(tier.name)
         family = registry.family(heuristic.family(row, tier))
         nv = heuristic_packed.vectors(row, tier, rows, n)
-        self.panels = _packed.Panels(tier, family, row, k, n, nv)
-        memory = np.empty(self.panels.nbytes + _PAGE, np.uint8)
+        panels = _packed.Panels(tier, family, row, k, n, nv)
+        memory = np.empty(panels.nbytes + _PAGE, np.uint8)
         start = -memory.ctypes.data % _PAGE
-        memory = memory[start : start + self.panels.nbytes]
-        self.panels.fill(b, memory, None if zero_point is None else np.ascontiguousarray(zero_point, np.int32))
+        memory = memory[start : start + panels.nbytes]
+        panels.fill(b, memory, None if zero_point is None else np.ascontiguousarray(zero_point, np.int32))
         memory.flags.writeable = False
-        self.nbytes = self.panels.nbytes
+        self.nbytes = panels.nbytes
+        super().__init__(panels, zero_point, b.dtype)
 
     def toarray(self) -> Array:
         """Return the matrix as a new array in C order.
@@ -125,6 +123,9 @@ class PackedMatrix:
         ValueError
             If shapes do not fit.
         """
+        done = _packed.product(a, self, out, dtype)
+        if done is not None:
+            return done
         if self.zero_point is not None:
             raise TypeError("this matrix is packed with zero points: matmul_integer and qlinear_matmul take it")
         left = np.asarray(a)
@@ -183,8 +184,7 @@ class PackedMatrix:
             return wanted, registry.dtype(_BYTES) if self.shape[0] else None, np.dtype(np.int32)
         if wanted not in (both, np.dtype(wide or both)):
             raise TypeError(f"the product is {natural}, not {wanted}")
-        name = _row(self.dtype).name
-        row = registry.dtype(name if wanted == self.dtype else f"{name}_f32")
+        row = registry.product_row(self.dtype.name, self.dtype.name, wanted.name)
         return wanted, row if self.shape[0] else None, wanted
 
     def __reduce__(self) -> tuple[Any, ...]:

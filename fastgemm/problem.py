@@ -116,11 +116,6 @@ def turns(problem: Problem) -> bool:
     return few and problem.layout == "nt" and problem.batch == 1 and problem.row.turns
 
 
-def as_called(problem: Problem) -> Problem:
-    """Return the problem that a call with a row-major output looks up: this one, or its transpose."""
-    return normalised(problem) if turns(problem) or (problem.n == 1 and problem.m > 1) else problem
-
-
 def normalised(problem: Problem) -> Problem:
     """Return the problem under which calls with these operands look it up.
 
@@ -138,6 +133,20 @@ def normalised(problem: Problem) -> Problem:
     a = _looked_up(problem.layout[0], problem.m, problem.k)
     b = _looked_up(problem.layout[1], problem.k, problem.n)
     return replace(problem, layout=a + b)
+
+
+def as_called(problem: Problem) -> Problem:
+    """Return the problem that calls compute instead of one, by other sizes; the same one where they do not.
+
+    Unlike `normalised` it leaves alone what only layout letters tell apart.
+
+    Examples
+    --------
+    >>> as_called(Problem("f32", 25, 512, 512, layout="nt")).m, as_called(Problem("f32", 25, 512, 512)).m
+    (512, 25)
+    """
+    column = problem.n == 1 and problem.m > 1
+    return normalised(problem) if column or turns(problem) else problem
 
 
 def _looked_up(letter: str, rows: int, columns: int) -> str:

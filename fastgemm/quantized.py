@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _mixed, _packed, registry
+from . import _mixed, _packed, numpy_types, registry
 from .mixed import items
 from .packed import PackedMatrix
 
 Array = NDArray[Any]
-_BYTES = (np.dtype("i1"), np.dtype("u1"))
 
 
 def matmul_integer(
@@ -103,7 +102,7 @@ def qlinear_matmul(
     """
     left, right = _operand("a", a), _right(b, b_zero_point)
     zero = np.asarray(y_zero_point)
-    if zero.dtype not in _BYTES:
+    if zero.dtype not in numpy_types.BYTES:
         raise TypeError(f"y_zero_point must be int8 or uint8, its type is the result's; not {zero.dtype}")
     return _product(
         left, right, _zero("a", a_zero_point, left, -2), _zero("b", b_zero_point, right, -1),
@@ -120,7 +119,7 @@ class _Scales(NamedTuple):
 
 def _operand(name: str, value: ArrayLike) -> Array:
     array = np.asarray(value)
-    if array.dtype not in _BYTES:
+    if array.dtype not in numpy_types.BYTES:
         raise TypeError(f"{name} must hold int8 or uint8, not {array.dtype}")
     if array.ndim == 0:
         raise ValueError(f"{name} must be a vector, a matrix or a stack of them")
@@ -130,20 +129,24 @@ def _operand(name: str, value: ArrayLike) -> Array:
 def _right(b: ArrayLike | PackedMatrix, zero_point: ArrayLike | None) -> Array | PackedMatrix:
     if not isinstance(b, PackedMatrix):
         return _operand("b", b)
-    if b.dtype not in _BYTES:
+    if b.dtype not in numpy_types.BYTES:
         raise TypeError(f"b must hold int8 or uint8, not {b.dtype}")
-    own = 0 if b.zero_point is None else b.zero_point
-    if zero_point is not None and not np.array_equal(np.broadcast_to(own, np.shape(zero_point)), zero_point):
-        raise ValueError("b is packed with other zero points than b_zero_point")
+    if zero_point is not None:
+        one, other = (0 if x is None else x for x in (b.zero_point, _numbers("b", zero_point, b, -1)))
+        if not np.array_equal(np.broadcast_to(one, b.shape[1]), np.broadcast_to(other, b.shape[1])):
+            raise ValueError("b is packed with other zero points than b_zero_point")
     return b
 
 
 def _zero(name: str, value: ArrayLike | None, operand: Array | PackedMatrix, axis: int) -> Array | None:
-    """Bring a zero point to int32 and to a shape that broadcasts against the operand: along its rows or columns."""
+    """Return zero points along an operand's rows or columns; those that a packed one brings; None: they are zero."""
     if isinstance(operand, PackedMatrix):
         return operand.zero_point
-    if value is None:
-        return None
+    return None if value is None else _numbers(name, value, operand, axis)
+
+
+def _numbers(name: str, value: ArrayLike, operand: Array | PackedMatrix, axis: int) -> Array | None:
+    """Bring a zero point to int32 and to a shape that broadcasts against the operand: along its rows or columns."""
     given = np.asarray(value)
     limits = np.iinfo(operand.dtype)
     if given.dtype.kind not in "iu" or (given.size and (given.min() < limits.min or given.max() > limits.max)):
@@ -255,14 +258,13 @@ def _terms(scales: _Scales, left: Array, right: Array | PackedMatrix) -> tuple[A
     limits = np.iinfo(scales.zero.dtype)
     zero = scales.zero.reshape(1).astype(np.float32)
     one = np.ones(1, np.float32)
-    if scales.a.size > 1 and scales.b.size > 1:
-        first, second = _along("a_scale", scales.a, left, -2), _along("b_scale", scales.b, right, -1)
-        scale, both = scales.y.reshape(1), True
-    else:
+    first, second = _along("a_scale", scales.a, left, -2), _along("b_scale", scales.b, right, -1)
+    scale, both = scales.y.reshape(1), first.size > 1 and second.size > 1
+    if not both:
         # As ONNX's reference computes it, in the scales' own type.
-        factor = (scales.a * scales.b / scales.y).astype(np.float32).reshape(-1)
-        first, second = (factor, one) if scales.a.size > 1 else (one, factor)
-        scale, both = one, False
+        factor = (first * second / scale).astype(np.float32)
+        first, second = (factor, one) if first.size > 1 else (one, factor)
+        scale = one
     first, second, scale = (np.ascontiguousarray(x) for x in (first, second, scale))
     return first, second, scale, zero, both, float(limits.min), float(limits.max)
 

@@ -407,6 +407,14 @@ def dtype(name: str) -> DType:
     raise ValueError(f"no kernels for dtype {name!r}; there are kernels for {known}")
 
 
+def product_row(a: str, b: str, c: str) -> DType | None:
+    """Return the first row that computes c = a @ b, by NumPy's names; None where no row does."""
+    for row in DTYPES:
+        if a in row.names and (b in row.names if row.group > 1 else a == b) and c == (row.result or a):
+            return row
+    return None
+
+
 def _named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
     for row in rows:
         if row.name == name:

@@ -208,6 +208,22 @@ def test_quantised_products(tier: registry.Isa, left: str, right: str) -> None:
             np.testing.assert_allclose(floats, z / (1 + np.exp(-z)), rtol=1e-5, atol=1e-5)
 
 
+def test_ties_of_quantised_products(tier: registry.Isa) -> None:
+    """Halves between two bytes, and numbers next to them, are rounded as the exact result is."""
+    rng = np.random.default_rng(2)
+    m, n, k = 19, 100, 700
+    a, b = rng.integers(0, 256, (m, k)).astype("u1"), rng.integers(-127, 128, (k, n)).astype("i1")
+    sums = a.astype("i8") @ b.astype("i8")
+    packed, out = fastgemm.pack(b), np.empty((m, n), "i1")
+    for factor, add in ((0.5, None), (2.0**-9, 0.5), (np.nextafter(np.float32(2**-9), 1), 0.25), (0.5, "centre")):
+        shift = np.float32(0 if add is None else add) if add != "centre" else (-0.5 * sums[0]).astype("f4")
+        used = None if add is None else np.broadcast_to(shift, (n,))
+        product = Product(n, k, ref(0, a, m), packed, ref(1, out, m), None, factor, used)
+        Chain([product], (1,), m, m).run([a, out])
+        want = np.clip(np.rint(sums * np.float64(factor) + shift.astype("f8")), -128, 127)
+        np.testing.assert_array_equal(out, want)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_halves_are_finished_before_they_are_rounded(tier: registry.Isa, name: str) -> None:
     if not registry.supported(registry.dtype(name), tier):
@@ -285,6 +301,9 @@ def test_errors() -> None:
     x, w, out = np.ones((10, 8), "f4"), np.ones((8, 6), "f4"), np.empty((10, 6), "f4")
     good = Product(6, 8, ref(0, x, 5), ref(1, w), ref(2, out, 5))
 
+    a, b, c = (np.ones(shape, kind) for shape, kind in (((10, 8), "i1"), ((8, 6), "i1"), ((10, 6), "i4")))
+    sums = Product(6, 8, ref(0, a, 5), ref(1, b), ref(2, c, 5))
+
     def made(*members: Any, outer: Any = (2,), rows: int = 10, block: int = 5, room: int = 64) -> Chain:
         return Chain(members or (good,), outer, rows, block, room)
 
@@ -313,6 +332,9 @@ def test_errors() -> None:
         (lambda: made(Rows("cast", 8, good.a._replace(scale=0.0), good.a)), ValueError, "above zero"),
         (lambda: made(Rows("softmax", 8, good.a, Ref(3, "uint8", 0, (40,), 8, 1))), ValueError, "scratch"),
         (lambda: made("relu"), TypeError, "made of Product"),
+        (lambda: made(sums._replace(finish=Finish("relu"))), TypeError, "sums of bytes makes float32"),
+        (lambda: made(sums._replace(finish=Finish("relu"), scale=0.5)), TypeError, "not int32"),
+        (lambda: made(sums._replace(c=ref(2, out, 5), finish=Finish("relu"))), ValueError, "by a scale"),
         (lambda: made().run([x, w]), ValueError, "2 arrays for 3 slots"),
         (lambda: made().run([x, w, out.astype("f8")]), TypeError, "slot 2 must be an ndarray of float32"),
         (lambda: made().run([x[:9], w, out]), ValueError, "it has 0 to 288"),
@@ -325,20 +347,22 @@ def test_errors() -> None:
 
 def test_what_a_chain_reaches_is_checked_exactly() -> None:
     """One byte less than a reference reaches is refused, in either direction."""
-    flat = np.zeros(100, "f4")
-    out = np.zeros((3, 2), "f4")
-    for offset, step, row, column in ((0, 24, 8, 4), (396, -24, -8, -4), (96, 24, -8, -4), (200, -40, 4, 8)):
+    flat, out = np.arange(100, dtype="f4"), np.zeros((3, 2), "f4")
+    for offset, step, row in ((0, 24, 8), (96, -24, -8), (40, 16, -8), (12, 4, 0), (-8, -24, -8), (-40, 16, 8)):
         member = Map(2, Ref(0, F4, offset, (step,), row, 4), Ref(1, F4, 0, (16,), 8, 4), Finish())
-        if column == 4:
-            chain = Chain([member], (2,), 3, 2)
-            reached = [(offset + i * step + j * row + k * 4) // 4 for i, n in ((0, 2), (1, 1)) for j in range(n)
-                       for k in range(2)]  # fmt: skip
-            low, high = min(reached), max(reached) + 1
-            base = flat[-low if low < 0 else 0 :]
-            if low >= 0:
-                chain.run([base[:high], out])
-            with pytest.raises(ValueError, match="reaches bytes"):
-                chain.run([base[: high - 1], out])
+        chain = Chain([member], (2,), 3, 2)
+        starts = [(offset + i * step + j * row) // 4 for i, n in ((0, 2), (1, 1)) for j in range(n)]
+        if min(starts) >= 0:
+            reached = max(starts) + 2
+            fits, short, first = flat[:reached], flat[: reached - 1], 0
+        else:
+            # An array that begins at its highest address lies below where it begins.
+            reached = 1 - min(starts)
+            fits, short, first = flat[:reached][::-1], flat[: reached - 1][::-1], reached - 1
+        chain.run([fits, out])
+        np.testing.assert_array_equal(out, [[first + start, first + start + 1] for start in starts])
+        with pytest.raises(ValueError, match="reaches bytes"):
+            chain.run([short, out])
 
 
 def test_a_chain_that_has_run_is_closed() -> None:

@@ -14,7 +14,7 @@ from oracle import assert_close, normal
 
 import fastgemm
 from fastgemm import _linear, dispatch, epilogues, heuristic, kernels, layer, registry
-from fastgemm.driver import _team
+from fastgemm.driver import _plan, _team
 from fastgemm.problem import Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -22,9 +22,10 @@ NAMES = [row.name for row in registry.EPILOGUES]
 # Sums and choices: the bits are NumPy's.  The others within 3 units in the last place, or 4 * eps * (1 + |x|).
 EXACT = ("none", "relu", "leaky_relu", "clip", "scale", "k_tanh")
 ULPS = ("exp", "erf", "tanh")
-# gemm with whole and partial tiles and several blocks of k; gemv both ways and over parts of k; small.
+# gemm with whole and partial tiles and several blocks of k; gemv both ways and over parts of k; small; few rows that
+# are one product each.
 SIZES = [(37, 50, 70), (61, 131, 2500), (1, 300, 200), (300, 1, 200), (2, 7, 9000), (8, 8, 8), (64, 5, 4), (200, 3, 7),
-         (1, 1, 1), (40, 16, 16)]  # fmt: skip
+         (1, 1, 1), (40, 16, 16), (3, 80, 130), (2, 700, 64)]  # fmt: skip
 
 
 @pytest.fixture(params=TIERS)
@@ -195,6 +196,75 @@ def test_leading_dimensions_and_strides(dtype: str) -> None:
     np.testing.assert_array_equal(fastgemm.linear(x.astype(x.dtype.newbyteorder()), weight), fastgemm.linear(x, weight))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_bias_of_rows(tier: registry.Isa, dtype: str, packed: bool) -> None:
+    """A residual of one column: the bits of one that is as wide as the result."""
+    for m, n, k in SIZES:
+        x, weight, bias, _ = operands(m, n, k, dtype)
+        right: Any = fastgemm.pack(weight, trans=True) if packed else weight
+        rows = normal((m, 1), dtype, 5)
+        whole = np.ascontiguousarray(np.broadcast_to(rows, (m, n)))
+        for threads in (1, 2):
+            with fastgemm.threads(threads):
+                want = fastgemm.linear(x, right, bias, activation=("leaky_relu", 0.2), residual=whole)
+                for given in (rows, np.repeat(rows, 2, 1)[:, :1], [[row] for row in rows[:, 0]]):
+                    got = fastgemm.linear(x, right, bias, activation=("leaky_relu", 0.2), residual=given)
+                    np.testing.assert_array_equal(got, want)
+                got = fastgemm.linear(x, right, activation="relu", residual=rows)
+                np.testing.assert_array_equal(got, fastgemm.linear(x, right, activation="relu", residual=whole))
+    stack = normal((4, 5, 12), dtype, 1)
+    weight, rows = normal((7, 12), dtype, 2), normal((5, 1), dtype, 3)
+    whole = np.ascontiguousarray(np.broadcast_to(rows, (4, 5, 7)))
+    got = fastgemm.linear(stack, weight, residual=rows)
+    np.testing.assert_array_equal(got, fastgemm.linear(stack, weight, residual=whole))
+    got = fastgemm.linear(stack, weight[0], residual=rows[1:])
+    np.testing.assert_allclose(got, stack @ weight[0] + rows[1:], rtol=1e-2, atol=1e-2)
+
+
+def calls(dtype: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Calls that nothing has to be converted for."""
+    x, weight, bias, residual = operands(5, 9, 8, dtype)
+    stack = normal((2, 3, 8), dtype, 7)
+    packed = fastgemm.pack(weight, trans=True)
+    found: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    for right in (weight, np.asfortranarray(weight), packed):
+        deep = normal((2, 3, 9), dtype, 8)
+        for left, beside in ((x, residual), (x[0], residual[0]), (stack, deep), (np.asfortranarray(x), None)):
+            for name in (None, *NAMES, ("clip", -1, 0.5), ("leaky_relu", 0.2), ("clip",)):
+                found += [
+                    ((left, right), {"activation": name}),
+                    ((left, right, bias), {"activation": name}),
+                    ((left, right, bias if dtype == "bfloat16" else 0.3), {"activation": name}),
+                    ((left, right, bias), {"activation": name, "residual": beside}),
+                    ((left, right), {"residual": None if beside is None else beside[..., :1].copy()}),
+                ]
+    return found
+
+
+@pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "bfloat16"])
+def test_the_short_way_is_the_long_one(dtype: str) -> None:
+    """The same bits, type and shape as without it; and it is what plain calls take."""
+
+    def refuse(*given: Any) -> Any:
+        raise AssertionError(f"{given} went the long way")
+
+    _linear.set_general(refuse, layer._level)
+    try:
+        for given, named in calls(dtype):
+            got = fastgemm.linear(*given, **named)
+            one, other, bias, *_ = (*given, None)
+            want = layer.general(one, other, bias, named.get("activation"), named.get("residual"), None)
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+            np.testing.assert_array_equal(got, want)
+            out = np.empty_like(want)
+            assert fastgemm.linear(*given, **named, out=out) is out
+            np.testing.assert_array_equal(out, want)
+    finally:
+        _linear.set_general(layer.general, lambda: layer._level())
+
+
 def test_empty() -> None:
     for shape, n in (((0, 4), 3), ((2, 0, 4), 3), ((2, 4), 0)):
         assert fastgemm.linear(np.ones(shape), np.ones((n, 4)), np.ones(n), activation="gelu").shape == (*shape[:-1], n)
@@ -284,7 +354,10 @@ def test_where_no_kernel_takes_the_product(monkeypatch: pytest.MonkeyPatch) -> N
         got = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     monkeypatch.setattr(layer, "_level", lambda: None)
+    _plan.forget_plans()
     got = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
+    monkeypatch.undo()
+    _plan.forget_plans()
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 

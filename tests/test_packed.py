@@ -12,7 +12,7 @@ import pytest
 from oracle import assert_close, integers, normal
 
 import fastgemm
-from fastgemm import kernels, packed, registry
+from fastgemm import _packed, kernels, packed, registry
 
 TIERS = [tier.name for tier in kernels.runnable()]
 DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
@@ -61,13 +61,11 @@ def test_layouts_of_the_left_operand() -> None:
     b = normal((70, 90), "f4", 2)
     made = fastgemm.pack(b)
     a = normal((3, 4, 70), "f4", 1)
-    for left in (a, a[0, 0], a[0], a[:, ::2], a.T.copy().T, a[..., ::-1], a.astype("f2"), a.astype(">f4"), a[:0],
-                 a.tolist()[0] if False else a[0].tolist()):  # fmt: skip
-        if isinstance(left, list):
-            with pytest.raises(TypeError, match="packed as float32, a is float64"):
-                fastgemm.matmul(left, made)
-            continue
+    with pytest.raises(TypeError, match="packed as float32, a is float64"):
+        fastgemm.matmul(a[0].tolist(), made)
+    for left in (a, a[0, 0], a[0], a[:, ::2], a.T.copy().T, a[..., ::-1], a.astype("f2"), a.astype(">f4"), a[:0]):
         got = left @ made
+        np.testing.assert_array_equal(fastgemm.matmul(left, made), got)
         want = np.matmul(left, b)
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
@@ -111,6 +109,39 @@ def test_floating_point_errors_are_reported() -> None:
     with np.errstate(over="raise"), pytest.raises(FloatingPointError):
         np.full((2, 3), 1e30, "f4") @ made
     assert_close(np.ones((2, 3), "f4") @ made, np.ones((2, 3)), np.full((3, 3), 1e30), np.full((2, 3), 3e30, "f4"))
+
+
+def test_a_row_that_packs_in_another_way_is_refused() -> None:
+    """Panels of one type are no panels of another, whatever the operands are."""
+    panels = fastgemm.pack(np.ones((8, 40), "f4")).panels
+    assert panels is not None
+    for name, kind in (("f64", "f8"), ("i32", "i4"), ("f16", "f2"), ("i8_i32", "i1")):
+        row = registry.dtype(name)
+        out = np.empty((2, 40), row.result or kind)
+        with pytest.raises(ValueError, match="not packed for such a product"):
+            _packed.product_into(panels, np.ones((2, 8), kind), out, row)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_calls_that_need_no_conversion(name: str) -> None:
+    """`matmul` answers them itself; the answers are those of the matrix' own method."""
+    b = integers((50, 40), name, 2)
+    made = fastgemm.pack(b)
+    wide = {"int8": "i4", "uint8": "i4", "float16": "f4", "bfloat16": "f4"}.get(name)
+    deep = integers((2, 3, 50), name, 1)
+    for a in (deep, deep[0], deep[0, 0], deep[1, ::2], deep[0][:, ::-1].copy()[:, ::-1]):
+        for asked in (None, *([wide] if wide else [])):
+            named = {"dtype": asked} if asked else {}
+            exact = "c16" if b.dtype.kind == "c" else "i8"
+            want = np.matmul(a.astype(exact), b.astype(exact)).astype(np.matmul(a, b, **named).dtype)
+            got = fastgemm.matmul(a, made, **named)
+            assert (type(got), got.dtype) == (np.ndarray, want.dtype)
+            np.testing.assert_array_equal(got, want)
+            out = np.zeros_like(want)
+            assert fastgemm.matmul(a, made, out, **named) is out
+            np.testing.assert_array_equal(out, want)
+            np.testing.assert_array_equal(made.product(a, dtype=asked), want)
+    assert fastgemm.matmul(deep[:, :0], made).shape == (2, 0, 40)
 
 
 def test_pickle_and_copies() -> None:

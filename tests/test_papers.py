@@ -6,6 +6,7 @@ import json
 import lzma
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,6 +82,8 @@ def test_the_least_table(tmp_path: Path) -> None:
         packed({**GOOD, "least": 0}),
         packed({**GOOD, "least": True}),
         packed({**GOOD, "least": float("nan")}),
+        packed({**GOOD, "least": 10**400}),
+        packed({**GOOD, "least": 1e308}),
         packed(GOOD, bytes(2)),
         packed(GOOD, b""),
         lzma.compress(bytes((64 << 20) + 1)),
@@ -97,6 +100,37 @@ def test_what_is_no_table(content: bytes, tmp_path: Path) -> None:
 def test_a_missing_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="none"):
         tables.load(tmp_path / "none.xz")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["512x512"],
+        ["512x500x512"],
+        ["axbxc"],
+        ["64x64x1e9"],
+        ["64x64x" + "9" * 5000],
+        ["32x32x32"],
+        ["64x64x-64"],
+        ["64x64x64", "--seconds", "0"],
+        ["64x64x64", "--check", "-1"],
+        ["64x64x64", "--seed", "x"],
+        [],
+    ],
+)
+def test_what_cannot_be_recorded(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        record.main(wrong)
+    assert stop.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_a_damaged_recording_is_not_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "table.xz"
+    for content in (b"", b"no array", b"\x93NUMPY\x01\x00"):
+        out.with_suffix(".part.npy").write_bytes(content)
+        with pytest.raises(SystemExit, match="begin anew"):
+            record.record(SimpleNamespace(space=NestedSpace(8, 8, 8), base=1.0), out, 0.0, seed=0)
 
 
 @pytest.mark.skipif(not kernels.runnable(), reason="no tier runs here")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle import same
 
 import fastgemm
-from fastgemm import dispatch, heuristic, kernels, registry
+from fastgemm import _mixed, dispatch, heuristic, kernels, registry
 from fastgemm.problem import Config, Problem
 
 onnx = pytest.importorskip("onnx")
@@ -84,8 +84,8 @@ def test_one_row_or_column(tier: str, kind_a: str, kind_b: str) -> None:
                 assert np.array_equal(fastgemm.matmul_integer(b.T, a.T, columns, zero), want.T)
                 y = fastgemm.qlinear_matmul(a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns,
                                             np.float32(2), np.uint8(3))
-        expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8") + 3)
-        assert np.array_equal(y, expected.clip(0, 255).astype("u1"))
+                expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8") + 3)
+                assert np.array_equal(y, expected.clip(0, 255).astype("u1"))
 
 
 def test_the_same_as_numpy() -> None:
@@ -190,6 +190,64 @@ def test_scales_of_rows_and_columns(kind: str) -> None:
     per_row = fastgemm.qlinear_matmul(a, sa, None, b, sb, None, sa + np.float32(0.01), np.full(21, 5, kind))
     want = np.rint(total * (sa[:, None] * sb / (sa + np.float32(0.01))[:, None]).astype("f8") + 5)
     assert np.array_equal(per_row, want.clip(ends.min, ends.max).astype(kind))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_scales_have_the_shapes_of_zero_points(packed: bool) -> None:
+    """One number, or one a row of a, a column of b: also where only one of the two has more than one."""
+    a, b = full((3, 5), "u1", 1), full((5, 4), "i1", 2)
+    right: Any = fastgemm.pack(b) if packed else b
+    one, three, four = (np.full(n, 0.01, "f4") for n in (1, 3, 4))
+
+    def product(sa: np.ndarray, sb: np.ndarray) -> Any:
+        return fastgemm.qlinear_matmul(a, sa, None, right, sb, None, np.float32(0.5), np.uint8(9))
+
+    want = product(one, one)
+    for sa, sb in ((three, one), (three[:, None], one), (one, four), (one, four[None]), (three, four[None])):
+        assert np.array_equal(product(sa, sb), want)
+    for sa, sb, name in (
+        (three[None], one, "a_scale"), (one, four[:, None], "b_scale"), (four, one, "a_scale"), (one, three, "b_scale"),
+        (three[None], four, "a_scale"), (three[:, None, None], one, "a_scale"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"{name} has shape"):
+            product(sa, sb)
+
+
+def test_zero_points_of_packed_matrices() -> None:
+    """One number stands for as many columns as there are: forms that broadcast to the same are the same."""
+    a, b = full((3, 5), "u1", 1), full((5, 4), "i1", 2)
+    for zero in (np.int8(-7), np.full(4, -7, "i1"), np.int8([1, 2, 3, 4])):
+        made = fastgemm.pack(b, zero_point=zero)
+        want = fastgemm.matmul_integer(a, b, 3, zero)
+        forms = [zero, np.broadcast_to(zero, 4), np.broadcast_to(zero, (1, 4)), None]
+        forms += [-7, [-7], [[-7]]] if np.ptp(zero) == 0 else []
+        for form in forms:
+            assert np.array_equal(fastgemm.matmul_integer(a, made, 3, form), want)
+            first, last = (a, np.float32(0.1), 3), (np.float32(2), np.uint8(9))
+            got = fastgemm.qlinear_matmul(*first, made, np.float32(0.1), form, *last)
+            assert np.array_equal(got, fastgemm.qlinear_matmul(*first, b, np.float32(0.1), zero, *last))
+        for wrong in (5, [5] * 4, np.zeros(4, "i1"), 0):
+            with pytest.raises(ValueError, match="other zero points"):
+                fastgemm.matmul_integer(a, made, 3, wrong)
+        for wrong in ([1, 2, 3], [[1], [2], [3], [4]], 300, 0.5):
+            with pytest.raises(ValueError, match="b_zero_point"):
+                fastgemm.matmul_integer(a, made, 3, wrong)
+    made = fastgemm.pack(b)
+    assert np.array_equal(fastgemm.matmul_integer(a, made, 3, np.zeros(4, "i1")), fastgemm.matmul_integer(a, b, 3))
+
+
+def test_the_compiled_module_checks_its_terms() -> None:
+    a, b, out = full((3, 5), "u1", 1), full((5, 4), "i1", 2), np.empty((3, 4), "i4")
+    one, low = np.ones(1, "f4"), (False, 0.0, 255.0)
+    for bad in (np.zeros(2, "i4"), np.zeros(3, "i8"), np.zeros(6, "i4")[::2]):
+        with pytest.raises(ValueError, match="zero points"):
+            _mixed.product(a, b, out, "i8_i32", bad)
+        with pytest.raises(ValueError, match="zero points"):
+            _mixed.product(a, b, out, "i8_i32", None, bad)
+    for bad in ((np.ones(2, "f4"), one, one, one), (np.ones(3), one, one, one), (one, np.ones(3, "f4"), one, one),
+                (one, one, np.ones(3, "f4"), one), (one, np.ones(8, "f4")[::2], one, one)):  # fmt: skip
+        with pytest.raises(ValueError, match="terms"):
+            _mixed.product(a, b, out.astype("u1"), "i8_q8", None, None, (*bad, *low))
 
 
 def test_matmul_integer_node() -> None:

@@ -187,3 +187,8 @@ def test_records_that_do_not_hold_are_removed(capsys: pytest.CaptureFixture[str]
     assert "--measure" in run(capsys, "check", mine, "--remove", status=2)
     assert "removed 1 records" in run(capsys, "check", mine, "--measure", "--remove", status=1)
     assert "no record of this CPU" in run(capsys, "check", mine, "--measure")
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
+def test_a_seed_is_a_whole_number(capsys: pytest.CaptureFixture[str], mine: Path, seed: str) -> None:
+    assert "is not a whole number" in run(capsys, "check", mine, "--measure", "--seed", seed, status=2)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from fastgemm import registry
-from fastgemm.problem import Config, Problem
+from fastgemm.problem import Config, Problem, Record
 from fastgemm.tune import drift, driver, strategies
 from fastgemm.tune.drift import Pace
 from fastgemm.tune.measure import Measurement, ReplayRunner
@@ -109,6 +109,24 @@ def test_a_reference_that_fails_says_nothing() -> None:
         pace.look(config, {})
     assert pace.now == 1.0
     assert pace.scaled(Measurement(SPACE.start, "crash")).outcome == "crash"
+
+
+def test_a_known_record_that_was_forgotten_is_timed_again() -> None:
+    """Else it would not come into the final, and a run without a gain would take it out of the database."""
+    best = min(ORDER, key=true)
+    known = Record(PROBLEM, best, true(best), true(SPACE.start), 9, "random", "2026-01-01", "a build")
+    said: list[str] = []
+    # It is timed third; from the fifth timing on the machine is slow, and the look after twenty trials finds out.
+    runner = Drifting([(0, 1.0), (5, 1.9)])
+
+    def search(space: Space, rng: random.Random) -> strategies.Search:
+        yield sorted(space.all(), key=true)[-40:]
+
+    entry = driver.tune(
+        SPACE, runner, strategies.Strategy("worst", search, None), driver.Budget(40), known=known, say=said.append
+    )
+    assert "forgotten" in said[0]
+    assert (entry.status, entry.config) == ("confirmed", best)
 
 
 def test_a_problem_is_tuned_through_a_drift() -> None:

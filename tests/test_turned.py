@@ -20,7 +20,8 @@ def integers(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return made.astype(dtype) if np.dtype(dtype).kind != "c" else (made + 1j * made[::-1]).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", [row.numpy for row in registry.DTYPES if row.turns])
+# Every type whose tiles are turned over, and two that are not.
+@pytest.mark.parametrize("dtype", [*(row.numpy for row in registry.DTYPES if row.turns), "complex128", "int16"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_answers(dtype: str, threads: int) -> None:
     for m, n, k in SIZES:

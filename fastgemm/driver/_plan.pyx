@@ -9,7 +9,7 @@ from fastgemm.driver.abi cimport MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K,
-    SPLIT_M, SPLIT_N, call_t, ceil_div, cut, letter, plan_t, row_gap,
+    SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, letter, plan_t, row_gap,
 )
 
 import numpy as np
@@ -435,7 +435,7 @@ cdef class Plan:
         if row.group > 1:
             offsets[0].is_unsigned, offsets[1].is_unsigned = a.dtype.kind == "u", b.dtype.kind == "u"
             call.offsets = offsets
-            call.store.appended = (not offsets[0].is_unsigned) + 2 * bool(offsets[1].is_unsigned)
+            call.store.appended = appended(False, offsets[0].is_unsigned, False, offsets[1].is_unsigned)
         cdef int failed = 0
         cdef Py_ssize_t _i
         with nogil:

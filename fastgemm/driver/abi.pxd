@@ -107,8 +107,8 @@ ctypedef void (*finish_t)(
 cdef struct epilogue_t:
     const void* bias            # one for each column (bias_step 1), or one for all (0); NULL: none
     Py_ssize_t bias_step
-    const void* residual        # a matrix as C is, with adjacent columns; NULL: none
-    Py_ssize_t rs_residual
+    const void* residual        # a matrix as C is, with adjacent columns, or (cs_residual 0) one column; NULL: none
+    Py_ssize_t rs_residual, cs_residual
     double p, q                 # the numbers of the activation
     const float* scale          # of sums of bytes, which become floats: one for each column (scale_step 1), or for all
     Py_ssize_t scale_step

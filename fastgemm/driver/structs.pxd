@@ -83,6 +83,13 @@ cdef inline bint special_takes(const special_t* s, const call_t* call) noexcept 
             call.finish == NULL and call.offsets == NULL)
 
 
+cdef inline int appended(bint a_zero, bint a_unsigned, bint b_zero, bint b_unsigned) noexcept nogil:
+    # Which of the steps that packing appends to dot products of bytes count, by what is subtracted from an operand (its
+    # zero points) and its sign: 1 A's, 2 B's.  Kernels read A's bytes without sign and B's with it, so an operand of
+    # the other kind has an offset of 128.
+    return (1 if a_zero or not a_unsigned else 0) + (2 if b_zero or b_unsigned else 0)
+
+
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     return (a + b - 1) // b
 

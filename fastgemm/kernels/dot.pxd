@@ -8,48 +8,58 @@ unsigned bytes of A with four signed ones of B; ``bf16`` two halves.  All but th
 from fastgemm.driver.abi cimport quant_t
 from fastgemm.kernels.numbers cimport vi32
 from fastgemm.kernels.simd cimport vf32
+from fastgemm.kernels.vecmath cimport above_f32  # its C comes first
 
 cdef extern from *:
     """
     #ifndef FASTGEMM_DOT
     #define FASTGEMM_DOT
-    enum { FG_DOUBLES = FASTGEMM_VECTOR_BYTES / 8 };
-    typedef double wide_f64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
-    typedef long long wide_i64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
-    typedef float half_f32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 2), aligned(4), may_alias));
-    typedef int half_i32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 2), aligned(4), may_alias));
-    typedef signed char bytes_s8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 8), aligned(1), may_alias));
-    /* As ONNX's reference computes it: in double, to the nearest, ties to even. */
-    static inline void fg_requantise(const quant_t *q, Py_ssize_t columns, const int *tile, signed char *c,
-                                     Py_ssize_t step, Py_ssize_t row, Py_ssize_t column) {
-        const float *left = q->left + row * q->left_step, *right = q->right + column * q->right_step;
-        const float *y = q->scale + row * q->scale_step;
+    enum { FG_SINGLES = FASTGEMM_VECTOR_BYTES / 4 };
+    typedef int whole_i32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
+    typedef signed char bytes_s8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 4), aligned(1), may_alias));
+    /* Columns j : end of a row as ONNX's reference computes them: in double, to the nearest, ties to even. */
+    static void __attribute__((noinline, unused)) fg_requantise_exactly(
+            const quant_t *q, Py_ssize_t j, Py_ssize_t end, const int *tile, signed char *c, Py_ssize_t step,
+            Py_ssize_t row, Py_ssize_t column) {
+        const float left = q->left[row * q->left_step], *right = q->right + column * q->right_step;
+        const float y = q->scale[row * q->scale_step];
         const double zero = q->zero[row * q->zero_step], low = q->low, high = q->high;
         const float *bias = q->bias ? q->bias + column : NULL;
-        Py_ssize_t j = 0;
-        /* A whole vector of doubles.  The limits are whole numbers: what is cut first is rounded to the same, and small
-           enough to be rounded by adding 1.5 * 2^52. */
-        for (; step == 1 && j + FG_DOUBLES <= columns; j += FG_DOUBLES) {
-            half_f32 scale = (half_f32){0} + *left;
-            if (q->right_step) scale *= *(const half_f32 *)(right + j);
-            else scale *= *right;
-            if (q->both) scale /= *y;
-            wide_f64 x = (wide_f64){0} + zero, sums = __builtin_convertvector(*(const half_i32 *)(tile + j), wide_f64);
-            if (bias) x += __builtin_convertvector(*(const half_f32 *)(bias + j), wide_f64);
-            x = sums * __builtin_convertvector(scale, wide_f64) + x;
-            const wide_f64 least = (wide_f64){0} + low, most = (wide_f64){0} + high;
-            x = (wide_f64)(((wide_i64)least & (x < least)) | ((wide_i64)x & ~(x < least)));
-            x = (wide_f64)(((wide_i64)most & (x > most)) | ((wide_i64)x & ~(x > most)));
-            x = (x + 6755399441055744.0) - 6755399441055744.0;
-            const bytes_s8 made = __builtin_convertvector(__builtin_convertvector(x, half_i32), bytes_s8);
-            memcpy(c + j, &made, sizeof made);
-        }
-        for (; j < columns; j++) {
-            const float scale = q->both ? *left * right[j * q->right_step] / *y : *left * right[j * q->right_step];
+        for (; j < end; j++) {
+            const float scale = q->both ? left * right[j * q->right_step] / y : left * right[j * q->right_step];
             double x = __builtin_rint(tile[j] * (double)scale + (zero + (bias ? bias[j] : 0)));
             x = x < low ? low : x > high ? high : x;
             c[j * step] = (signed char)(int)x;
         }
+    }
+    /* The same numbers, in float32 where that is enough.  With u = 2^-24 and |result| < 512 (beyond, it is cut off
+       anyhow) float32 is off by u * (512 + |shift|) for each of sum, shift and result, at most; so a result that
+       lies further from a tie than 4 u (512 + |shift|) is rounded as the double would be.  Of random vectors one
+       in 300 is done once more. */
+    static inline void fg_requantise(const quant_t *q, Py_ssize_t columns, const int *tile, signed char *c,
+                                     Py_ssize_t step, Py_ssize_t row, Py_ssize_t column) {
+        const vf32 nothing = {0};
+        const float left = q->left[row * q->left_step], *right = q->right + column * q->right_step;
+        const float y = q->scale[row * q->scale_step];
+        const float zero = q->zero[row * q->zero_step];
+        const vf32 low = nothing + (float)q->low, high = nothing + (float)q->high;
+        const float *bias = q->bias ? q->bias + column : NULL;
+        Py_ssize_t j = 0;
+        for (; step == 1 && j + FG_SINGLES <= columns; j += FG_SINGLES) {
+            vf32 scale = nothing + left, shift = nothing + zero, x, near;
+            if (q->right_step) scale *= *(const vf32 *)(right + j);
+            else scale *= nothing + *right;
+            if (q->both) scale /= nothing + y;
+            if (bias) shift += *(const vf32 *)(bias + j);
+            x = __builtin_convertvector(*(const whole_i32 *)(tile + j), vf32) * scale + shift;
+            x = below_f32(above_f32(x, low), high);
+            near = (x + 12582912.0f) - 12582912.0f;
+            const bytes_s8 made = __builtin_convertvector(__builtin_convertvector(near, whole_i32), bytes_s8);
+            memcpy(c + j, &made, sizeof made);
+            if (!at_most_f32(magnitude_f32(x - near) + magnitude_f32(shift) * 0x1p-22f, 0.5f - 0x1p-13f))
+                fg_requantise_exactly(q, j, j + FG_SINGLES, tile, c, step, row, column);
+        }
+        if (j < columns) fg_requantise_exactly(q, j, columns, tile, c, step, row, column);
     }
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
     static inline vi32 dots_pairs(vi32 acc, vi32 x, vi32 y) {

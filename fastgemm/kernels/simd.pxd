@@ -225,6 +225,23 @@ cdef extern from *:
     FASTGEMM_PARTIAL(double, vf64, f64)
     #endif
 
+    /* Whether no lane is above a limit, and none is NaN. */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline int at_most_f32(vf32 v, float limit) {
+        return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(limit), _CMP_LE_OQ) == 0xffff;
+    }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    static inline int at_most_f32(vf32 v, float limit) {
+        return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_set1_ps(limit), _CMP_LE_OQ)) == 0xff;
+    }
+    #else
+    static inline int at_most_f32(vf32 v, float limit) {
+        int all = 1;
+        for (int i = 0; i < (int)(sizeof v / sizeof(float)); i++) all &= v[i] <= limit;
+        return all;
+    }
+    #endif
+
     static inline void *forgotten(void *p) { __asm__("" : "+r"(p)); return p; }
     #define prefetch_read(p) __builtin_prefetch((p), 0, 3)
     #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
@@ -260,6 +277,7 @@ cdef extern from *:
     vf64 combine_conj_f64(vf64, vf64, int) nogil
     vf32 signs_f32(float, float) nogil
     vf64 signs_f64(double, double) nogil
+    bint at_most_f32(vf32, float limit) nogil
     void* forgotten(void*) nogil    # the same pointer, of which the compiler knows nothing
     void prefetch_read(const void*) nogil
     void prefetch_write(const void*) nogil

@@ -17,18 +17,34 @@ cdef extern from *:
     #include <math.h>
     #include <string.h>
     typedef int bits_f32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
+    typedef unsigned plain_f32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
     typedef long long bits_f64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
     #define SIGN_f32 ((bits_f32){0} + (int)0x80000000u)
     #define SIGN_f64 ((bits_f64){0} + (long long)0x8000000000000000ull)
     #define FASTGEMM_CHOOSE(V, I, S) \\
     static inline V if_##S(I m, V a, V b) { return (V)(((I)a & m) | ((I)b & ~m)); } \\
     static inline V if_below_##S(V x, V limit, V yes, V no) { return if_##S((I)(x < limit), yes, no); } \\
-    static inline V above_##S(V x, V limit) { return if_##S((I)(x < limit), limit, x); } \\
-    static inline V below_##S(V x, V limit) { return if_##S((I)(x > limit), limit, x); } \\
     static inline V magnitude_##S(V x) { return (V)((I)x & ~SIGN_##S); } \\
     static inline V signed_as_##S(V x, V of) { return (V)((I)x | ((I)of & SIGN_##S)); }
     FASTGEMM_CHOOSE(vf32, bits_f32, f32)
     FASTGEMM_CHOOSE(vf64, bits_f64, f64)
+    /* x where it is NaN or equal.  gcc makes three instructions of a comparison and a choice. */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline vf32 above_f32(vf32 x, vf32 limit) { return (vf32)_mm512_max_ps((__m512)limit, (__m512)x); }
+    static inline vf64 above_f64(vf64 x, vf64 limit) { return (vf64)_mm512_max_pd((__m512d)limit, (__m512d)x); }
+    static inline vf32 below_f32(vf32 x, vf32 limit) { return (vf32)_mm512_min_ps((__m512)limit, (__m512)x); }
+    static inline vf64 below_f64(vf64 x, vf64 limit) { return (vf64)_mm512_min_pd((__m512d)limit, (__m512d)x); }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX__)
+    static inline vf32 above_f32(vf32 x, vf32 limit) { return (vf32)_mm256_max_ps((__m256)limit, (__m256)x); }
+    static inline vf64 above_f64(vf64 x, vf64 limit) { return (vf64)_mm256_max_pd((__m256d)limit, (__m256d)x); }
+    static inline vf32 below_f32(vf32 x, vf32 limit) { return (vf32)_mm256_min_ps((__m256)limit, (__m256)x); }
+    static inline vf64 below_f64(vf64 x, vf64 limit) { return (vf64)_mm256_min_pd((__m256d)limit, (__m256d)x); }
+    #else
+    static inline vf32 above_f32(vf32 x, vf32 limit) { return if_f32((bits_f32)(x < limit), limit, x); }
+    static inline vf64 above_f64(vf64 x, vf64 limit) { return if_f64((bits_f64)(x < limit), limit, x); }
+    static inline vf32 below_f32(vf32 x, vf32 limit) { return if_f32((bits_f32)(x > limit), limit, x); }
+    static inline vf64 below_f64(vf64 x, vf64 limit) { return if_f64((bits_f64)(x > limit), limit, x); }
+    #endif
     /* What whole numbers of 32 bits, loaded as if they were floats, are as floats. */
     static inline vf32 of_whole_f32(vf32 bits) { return __builtin_convertvector((bits_f32)bits, vf32); }
     /* 2 to the power of whole numbers of at most 126. */
@@ -36,6 +52,8 @@ cdef extern from *:
         bits_f32 i = __builtin_convertvector(n, bits_f32);
         return (vf32)((i + 127) << 23);
     }
+    /* p * 2^n, a normal number as p is: of n + 1.5 * 2^23, whose low bits are n, go to p's exponent. */
+    static inline vf32 raised_f32(vf32 p, vf32 n) { return (vf32)((bits_f32)p + (bits_f32)((plain_f32)n << 23)); }
     #define FASTGEMM_BY_LANE(NAME, F) \\
     static inline vf64 NAME##_f64(vf64 x) { \\
         enum { N = sizeof(vf64) / sizeof(double) }; \\
@@ -96,6 +114,7 @@ cdef extern from *:
     vf32 magnitude_f32(vf32) nogil
     vf32 signed_as_f32(vf32 x, vf32 of) nogil    # x >= 0 with the sign of the other
     vf32 power_of_two_f32(vf32) nogil
+    vf32 raised_f32(vf32 p, vf32 n) nogil
     vf32 of_whole_f32(vf32) nogil
     vf32 by_table_f32(vf32, const int*, const int*) nogil
     vf64 by_table_f64(vf64, const int*, const int*) nogil

@@ -16,7 +16,7 @@ from ..database.files import replace
 from ..database.writing import DEFAULT_NAME, text_of
 from ..problem import Record
 from . import history
-from .arguments import above_zero
+from .arguments import above_zero, whole
 from .shapes import label
 from .words import describe, duration, geometric_mean
 
@@ -58,7 +58,6 @@ COLUMNS = (
     *("cpu", "kernels", "dtype", "M", "N", "K", "batch", "layout", "threads", "configuration"),
     *("seconds", "untuned_seconds", "gain", "gflops", "trials", "strategy", "date"),
 )
-
 
 RATIO = above_zero("a ratio such as 1.05")
 
@@ -102,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         "prints the geometric mean and the least gain",
     )
     check.add_argument("--remove", action="store_true", help="with --measure: take out the records that do not hold")
-    check.add_argument("--seed", type=int, default=0, metavar="N", help="of the operands (default: 0)")
+    check.add_argument("--seed", type=whole, default=0, metavar="N", help="of the operands (default: 0)")
     merge = command("merge", _merge, "put the records of files into one; of two for the same, the greater gain stays")
     merge.add_argument("into", type=Path, metavar="INTO", help="the file that takes them in; made when missing")
     merge.add_argument(
@@ -120,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("--other-cpus", action="store_true", help="those of other CPUs than this one")
     prune.add_argument(
         "--below",
-        type=above_zero("a ratio such as 1.05"),
+        type=RATIO,
         metavar="GAIN",
         help="those with a smaller gain; 1.05 for instance",
     )

@@ -69,7 +69,7 @@ def beside(database: Path) -> Path:
     >>> beside(Path("data/tuning.json")).name
     'tuning.trials.jsonl'
     """
-    return database.with_name(database.name.removesuffix(".json") + ".trials.jsonl")
+    return lines.beside(database, "trials")
 
 
 def append(path: Path, trials: Iterable[Trial]) -> None:

@@ -81,7 +81,7 @@ def beside(database: Path) -> Path:
     >>> beside(Path("data/tuning.json")).name
     'tuning.log.jsonl'
     """
-    return database.with_name(database.name.removesuffix(".json") + ".log.jsonl")
+    return lines.beside(database, "log")
 
 
 def append(path: Path, entry: Entry) -> None:

@@ -57,6 +57,17 @@ def append(path: Path, objects: Iterable[Mapping[str, Any]], most: int = MAX_FIL
                 os.fsync(file.fileno())
 
 
+def beside(database: Path, kind: str) -> Path:
+    """Path of a file that belongs to a database file.
+
+    Examples
+    --------
+    >>> beside(Path("data/tuning.json"), "log").name
+    'tuning.log.jsonl'
+    """
+    return database.with_name(f"{database.name.removesuffix('.json')}.{kind}.jsonl")
+
+
 def read(path: Path, made: Callable[[Any], Made]) -> tuple[list[Made], list[str]]:
     """Return what the lines are made into, in order, and what was wrong with those that are left out.
 

@@ -32,6 +32,10 @@ DEPTHS = {"m": 4, "k": 2, "n": 4}
 # The loops, outermost first, with the factor that bounds each.
 LOOPS = (("m", 0), ("n", 0), ("m", 1), ("n", 1), ("k", 0), ("m", 2), ("n", 2), ("k", 1), ("m", 3), ("n", 3))
 
+# Where the stretches of a sample begin, as shares of the product (no power of two may divide their distances, for the
+# loops' periods are powers of two), and their seconds.
+STARTS, LENGTH = (0.137, 0.481, 0.829), 60e-6
+
 # 2^40 elements would be the largest size of a problem; 2^15 squared floats take 4 GiB.
 MAX_POWER = 15
 

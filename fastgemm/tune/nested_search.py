@@ -22,12 +22,8 @@ from ..plan import Plan
 from ..problem import Problem
 from . import driver, report, strategies
 from .measure import Measurement
-from .nested import NestedSpace, Product
+from .nested import LENGTH, STARTS, NestedSpace, Product
 from .words import duration, name
-
-# Where the stretches begin, as shares of the product (no power of two may divide their distances, for the loops'
-# periods are powers of two), and their seconds.
-STARTS, LENGTH = (0.137, 0.481, 0.829), 60e-6
 
 FINALISTS, ROUNDS = 3, 5
 

@@ -30,6 +30,9 @@ MISSING = 255
 # From so many times the best on, steps are so many times as wide.
 FAR, FAR_STEP = 4.0, 8
 
+# A product that takes longer is not recorded.
+MAX_SECONDS = 1e6
+
 # Of a file when it is unpacked: larger than any of its spaces, small enough for memory.
 MAX_BYTES = 64 << 20
 
@@ -123,7 +126,7 @@ def load(path: Path) -> Table:
         if about["space"] != "nested":
             raise ValueError("not of nested tilings")
         least = about["least"]
-        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 < least < math.inf:
+        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 < least < MAX_SECONDS:
             raise ValueError("the least time is no time")
         return Table(NestedSpace(**about["sizes"]), times(np.frombuffer(body, np.uint8), float(least)), about)
     except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -22,12 +22,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-import numpy as np
-
-from ... import cpu
-from ..nests import cycles
 from ..search_space import SearchSpace
 from . import Search
+from .model import ranked
 
 TRIALS = 64
 
@@ -51,7 +48,11 @@ def search(space: SearchSpace[Any], rng: Random) -> Search:
     (cost,) = yield [space.start]
     known = {space.start: cost}
     strangers = space.shuffled(rng)
-    batch = dict.fromkeys(config for config in _favourites(space, rng) if config != space.start)
+    try:
+        favourites = ranked(space, rng, RANKED)[:FAVOURITES]
+    except NotImplementedError:
+        favourites = []  # a space that describes no loops
+    batch = dict.fromkeys(config for config in favourites if config != space.start)
     while len(known) < len(space):
         best = sorted(known, key=known.__getitem__)[:PARENTS]
         for _ in range(TRIES):
@@ -68,14 +69,3 @@ def search(space: SearchSpace[Any], rng: Random) -> Search:
         costs = yield list(batch)
         known.update(zip(batch, costs, strict=True))
         batch = {}
-
-
-def _favourites(space: SearchSpace[Any], rng: Random) -> list[Any]:
-    """The points that the analytic model ranks best; none where a space describes no loops."""
-    size = len(space)
-    points = list(space.all()) if size <= RANKED else [space[index] for index in rng.sample(range(size), RANKED)]
-    try:
-        ranking = np.argsort(cycles(space.nests(points), cpu.caches()), kind="stable")
-    except NotImplementedError:
-        return []
-    return [points[place] for place in ranking[:FAVOURITES]]

@@ -49,7 +49,7 @@ def search(space: SearchSpace[Any], rng: Random) -> Search:
 
     optimiser, stuck = fresh(), 0
     while len(known) < len(space):
-        generation, before = [], len(known)
+        generation, new = [], 0
         for _ in range(optimiser.population_size):
             drawn = optimiser.ask()
             point: Point = dict.fromkeys(space.values, 0)
@@ -59,7 +59,7 @@ def search(space: SearchSpace[Any], rng: Random) -> Search:
             if config is None or config in known:
                 stuck += 1
             else:
-                stuck = 0
+                stuck, new = 0, new + 1
                 (cost,) = yield [config]
                 known[config] = math.log(cost) if math.isfinite(cost) else math.inf
             told = worst if config is None else min(known[config], worst)
@@ -72,7 +72,7 @@ def search(space: SearchSpace[Any], rng: Random) -> Search:
         try:
             with np.errstate(divide="raise", invalid="raise"):
                 optimiser.tell(generation)
-            converged = len(known) == before
+            converged = new == 0  # points that it was given do not count
         except (FloatingPointError, AssertionError):
             converged = True  # it divides by a probability that has become zero
         if converged:

@@ -25,10 +25,13 @@ RANKED = 1 << 16
 
 def search(space: SearchSpace[Any], rng: Random) -> Search:
     """Propose configurations by the model's ranking, the best first."""
-    if len(space) <= RANKED:
-        configs = list(space.all())
-    else:
-        configs = [space[index] for index in rng.sample(range(len(space)), RANKED)]
-    ranking = np.argsort(cycles(space.nests(configs), cpu.caches()), kind="stable")
-    for place in ranking:
-        yield [configs[place]]
+    for config in ranked(space, rng, RANKED):
+        yield [config]
+
+
+def ranked(space: SearchSpace[Any], rng: Random, most: int) -> list[Any]:
+    """The points of a space, or `most` of them drawn at random, as the model ranks them, the best first."""
+    size = len(space)
+    points = list(space.all()) if size <= most else [space[index] for index in rng.sample(range(size), most)]
+    ranking = np.argsort(cycles(space.nests(points), cpu.caches()), kind="stable")
+    return [points[place] for place in ranking]

@@ -1,0 +1,43 @@
+"""What a product of bytes is told besides its operands, filled in from arrays that are checked here.
+
+A module that cimports this calls `numpy.import_array` first.
+"""
+
+from libc.string cimport memset
+
+cimport numpy as cnp
+
+from fastgemm.driver.abi cimport offset_t, quant_t
+
+
+cdef inline int fill_offset(offset_t* offset, bint is_unsigned, zero, Py_ssize_t most) except -1:
+    # The sign of an operand's bytes and its zero points: None, one number, or `most`, one for each row or column.
+    cdef cnp.ndarray array
+    offset.is_unsigned, offset.zero, offset.step = is_unsigned, NULL, 0
+    if zero is None:
+        return 0
+    array = zero
+    if cnp.PyArray_TYPE(array) != cnp.NPY_INT32 or not cnp.PyArray_ISCARRAY_RO(array) \
+            or cnp.PyArray_SIZE(array) not in (1, most):
+        raise ValueError("the zero points do not fit the operand")
+    offset.zero, offset.step = <const int*>cnp.PyArray_DATA(array), cnp.PyArray_SIZE(array) > 1
+    return 0
+
+
+cdef inline const float* numbers(cnp.ndarray array, Py_ssize_t most, Py_ssize_t* step) except NULL:
+    if not cnp.PyArray_ISCARRAY_RO(array) or cnp.PyArray_TYPE(array) != cnp.NPY_FLOAT32 \
+            or cnp.PyArray_SIZE(array) not in (1, most):
+        raise ValueError("terms of a quantised product do not fit it")
+    step[0] = 1 if cnp.PyArray_SIZE(array) > 1 else 0
+    return <const float*>cnp.PyArray_DATA(array)
+
+
+cdef inline int fill_terms(quant_t* q, Py_ssize_t m, Py_ssize_t n, tuple terms) except -1:
+    # `terms`: float32 arrays left, right, scale and zero, and both, low, high: see `quant_t`.  Left has one number or
+    # one for each of m rows, right for each of n columns; the others have one, for either way round.
+    left, right, scale, zero, both, low, high = terms
+    memset(q, 0, sizeof(quant_t))
+    q.left, q.right = numbers(left, m, &q.left_step), numbers(right, n, &q.right_step)
+    q.scale, q.zero = numbers(scale, 1, &q.scale_step), numbers(zero, 1, &q.zero_step)
+    q.both, q.low, q.high = both, low, high
+    return 0
