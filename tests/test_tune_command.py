@@ -1,5 +1,6 @@
 """The command: what it prints and refuses, what it keeps when it is stopped, and that calls use its records."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,11 +15,12 @@ import pytest
 import fastgemm
 from fastgemm import cpu, database, heuristic, kernels
 from fastgemm.problem import Config, Problem
-from fastgemm.tune import chronicle, driver, history, journal, strategies
+from fastgemm.tune import chronicle, driver, history, journal, nested_search, strategies
 from fastgemm.tune.__main__ import main
 from fastgemm.tune.driver import Budget
 from fastgemm.tune.journal import Entry
 from fastgemm.tune.measure import ReplayRunner
+from fastgemm.tune.nested import NestedSpace, State
 from fastgemm.tune.space import Space
 
 ROOT = Path(fastgemm.__file__).parents[1]
@@ -127,14 +129,46 @@ def test_a_database_that_cannot_be_written_is_refused_before_the_first_measureme
 
 
 @pytest.mark.parametrize("strategy", ["gbfs", "auto"])
-def test_nested_tilings_are_searched_and_nothing_is_recorded(tmp_path, strategy):
+def test_nested_tilings_are_searched_and_logged(tmp_path, strategy):
     path = tmp_path / "tuning.json"
     arguments = ("--shapes", "64x32x128", "--threads", 1, "--space", "nested", "--trials", 30, "--strategy", strategy)
     made = tune(*arguments, "--db", path)
     assert made.returncode == 0, made.stderr
     assert "64x32x128 float32 1 thread: m=" in made.stdout
     assert "after 31 trials" in made.stdout
-    assert not list(tmp_path.iterdir())
+    assert not path.exists()
+    log = tmp_path / "tuning.nested.jsonl"
+    assert f"log: {log}" in made.stdout
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["m"], line["n"], line["k"], line["trials"], line["strategy"]) == (64, 32, 128, 31, strategy)
+    assert State(**{name: tuple(factors) for name, factors in line["state"].items()}) in NestedSpace(64, 128, 32)
+    assert 0 < line["seconds"] < line["untiled_seconds"]
+
+
+def test_a_log_of_nested_tilings_that_cannot_be_written(tmp_path):
+    (tmp_path / "tuning.nested.jsonl").mkdir()
+    made = tune("--shapes", "8x8x8", "--threads", 1, "--space", "nested", "--db", tmp_path)
+    assert made.returncode == 1
+    assert "cannot write" in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+def test_a_state_that_kills_its_process_costs_one_trial(tmp_path, monkeypatch):
+    script = tmp_path / "stand_in.py"
+    script.write_text(
+        "import ctypes\n"
+        "from fastgemm.tune import nested_worker, worker\n"
+        "class Bench(nested_worker.NestedBench):\n"
+        "    def time(self, state, limit):\n"
+        "        return super().time(state, limit) if state.k[1] == 1 else ctypes.string_at(0)\n"
+        "worker.listen(Bench)\n"
+    )
+    monkeypatch.setattr(nested_search, "COMMAND", (sys.executable, str(script)))
+    problem, space = Problem("f32", 16, 16, 16), NestedSpace(16, 16, 16)
+    with contextlib.closing(nested_search.StateRunner(problem)) as runner:
+        bad = space.start._replace(k=(8, 2))
+        found = runner.measure([space.start, bad, space.start])
+    assert [measurement.outcome for measurement in found] == ["ok", "crash", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +176,7 @@ def test_nested_tilings_are_searched_and_nothing_is_recorded(tmp_path, strategy)
     [
         (["--shapes", "60x32x64", "--threads", "1"], "powers of two"),
         (["--shapes", "64x32x64", "--threads", "1", "--dtype", "float64"], "float32"),
-        (["--shapes", "64x32x64", "--threads", "1", "--resume"], "records nothing"),
+        (["--shapes", "64x32x64", "--threads", "1", "--resume"], "no records"),
         (["--shapes", "64x32x64", "--threads", "1", "--strategy", "tpe"], "own space"),
     ],
 )

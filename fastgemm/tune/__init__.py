@@ -21,6 +21,7 @@ One idea a module:
 ``search_space`` what any space is to a strategy: points, moves, coordinates
 ``nested``       the papers' nested tilings and a kernel that runs them, to compare strategies on
 ``nested_search`` a strategy at work on them, live
+``nested_worker`` the process that runs them
 ``tables``       recorded times of all of them, so that a search can be replayed without a clock
 ``nests``        loop nests as arrays, and their cost by data movement
 ``kernel_nests`` the nests of the library's own configurations

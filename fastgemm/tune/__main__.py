@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if why := next(filter(None, map(nested_search.misfit, problems)), None):
                     parser.error(f"--space nested: {why}")
                 if options.specialize or options.storage or options.resume or options.report or options.dry_run:
-                    parser.error("--space nested records nothing and takes --strategy, --trials, --seconds and --seed")
+                    parser.error("--space nested makes no records and takes --strategy, --trials, --seconds and --seed")
                 if options.strategy == "tpe":
                     parser.error("--space nested: tpe is for the kernels' own space")
             try:
@@ -174,7 +174,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=("own", "nested"),
         default="own",
         help="own: the configurations of the kernels; nested: the papers' tilings in ten loops, a million of them for "
-        "a shape, to see strategies at work (float32, powers of two, --threads 1; nothing is recorded)",
+        "a shape, to see strategies at work (float32, powers of two, --threads 1; calls never run this way, so the "
+        "outcome goes to a log beside the database, .nested.jsonl, and not into it)",
     )
     how.add_argument("--trials", type=values.count, metavar="N", help="configurations to measure for each shape")
     how.add_argument(

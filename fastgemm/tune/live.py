@@ -169,7 +169,8 @@ class LiveRunner:
     def rounds(self, configs: Sequence[Config], count: int, bare: bool = False) -> list[list[float]]:
         """Time the configurations in turn; all lists are empty when that fails."""
         calls = count * len(configs) * 3
-        request = {"op": "rounds", "configs": [asdict(config) for config in configs], "count": count, "bare": bare}
+        fields = [self._fields(config) for config in configs]
+        request = {"op": "rounds", "configs": fields, "count": count, "bare": bare}
         try:
             answer = self._ask(request, self._patience(calls))
         except Failure:
@@ -197,8 +198,12 @@ class LiveRunner:
             self._worker.close()
             self._worker = None
 
+    def _fields(self, config: Any) -> dict[str, Any]:
+        """What the worker is told of a configuration."""
+        return asdict(config)
+
     def _measure(self, config: Config) -> Measurement:
-        request = {"op": "time", "config": asdict(config), "limit": self._best}
+        request = {"op": "time", "config": self._fields(config), "limit": self._best}
         try:
             answer = self._ask(request, self._patience(1))
         except Failure as failure:

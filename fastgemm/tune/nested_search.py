@@ -1,29 +1,34 @@
 """``--space nested``: a strategy at work on the papers' nested tilings, on this machine, instead of on the kernels.
 
-It is there to see what strategies do where the space is large and the start is bad: no product of the library runs this
-way, so nothing is recorded.  A trial is an estimate from three stretches of a run, as in ``bench/record.py``; the best
-three are run whole at the end, and checked against NumPy.
+It is there to see what strategies do where the space is large and the start is bad.  No product of the library runs
+this way, so there is no record that calls would use: the outcome of each search goes to a log of JSON lines beside the
+database (`Outcome`).  States run in a worker process as configurations do (`nested_worker`).  A trial is an estimate
+from three stretches of a run, as in ``bench/record.py``; the best three are run whole at the end, checked with NumPy.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 import random
 import statistics
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from .. import cpu, heuristic
-from ..plan import Plan
+from .. import cpu, heuristic, kernels
 from ..problem import Problem
-from . import driver, report, strategies
-from .measure import Measurement
-from .nested import LENGTH, STARTS, NestedSpace, Product
+from . import driver, lines, report, session, strategies
+from .live import LiveRunner
+from .nested import NestedSpace, State
 from .words import duration, name
+
+COMMAND = (sys.executable, "-m", "fastgemm.tune.nested_worker")
 
 FINALISTS, ROUNDS = 3, 5
 
@@ -49,88 +54,138 @@ def misfit(problem: Problem) -> str | None:
     return None
 
 
-class StateRunner:
-    """Times states of one product; a `measure.Runner` without finals.
+class StateRunner(LiveRunner):
+    """Times states of one product in a worker process.
 
     Parameters
     ----------
-    product : Product
-        The operands.
+    problem : Problem
+        What is computed.
+    seed : int
+        Of the operands.
     """
 
-    def __init__(self, product: Product) -> None:
-        self._product = product
+    def __init__(self, problem: Problem, seed: int = 0) -> None:
+        super().__init__(problem, seed, command=COMMAND)
 
-    def measure(self, configs: Sequence[Any]) -> list[Measurement]:
-        """Estimate the time of each state."""
-        return [
-            Measurement(state, "ok", statistics.median(self._product.sample(state, STARTS, LENGTH)))
-            for state in configs
-        ]
-
-    def rounds(self, configs: Sequence[Any], count: int, bare: bool = False) -> list[list[float]]:
-        """Run the states whole, in turn."""
-        samples: list[list[float]] = [[] for _ in configs]
-        for _ in range(count):
-            for state, one in zip(configs, samples, strict=True):
-                begin = time.perf_counter()
-                self._product.run(state)
-                one.append(time.perf_counter() - begin)
-        return samples
-
-    def numpy_seconds(self) -> float:
-        """Return NaN: NumPy's time says nothing about a search."""
-        return math.nan
-
-    def close(self) -> None:
-        """Do nothing: there is no process."""
+    def _fields(self, config: Any) -> dict[str, Any]:
+        return dict(config._asdict())
 
 
-def found(problem: Problem, strategy: strategies.Strategy, budget: driver.Budget, seed: int, progress: Any) -> str:
-    """Search the tilings of a problem; return a line about the best."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found: a line of the log.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Sizes of the product.
+    state : State
+        The best tiling.
+    seconds, untiled_seconds, library_seconds : float
+        Median of its whole runs; the estimate of the start's; median of the configuration that the library would use.
+    trials, states : int
+        States that were measured, and those that there are.
+    """
+
+    m: int
+    n: int
+    k: int
+    state: State
+    seconds: float
+    untiled_seconds: float
+    library_seconds: float
+    trials: int
+    states: int
+    strategy: str
+    seed: int
+    date: str
+    cpu: str
+    kernels: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return the JSON object of the line; a time that is not known is null."""
+        found = dataclasses.asdict(self) | {"state": self.state._asdict()}
+        return {key: None if value != value else value for key, value in found.items()}
+
+
+def found(problem: Problem, strategy: strategies.Strategy, budget: driver.Budget, seed: int, progress: Any) -> Outcome:
+    """Search the tilings of a problem.  Raises `session.Refused` where none of them can be timed."""
     space = NestedSpace(problem.m, problem.k, problem.n)
-    product = Product(space, seed=seed)
-    runner = StateRunner(product)
-    trials = driver.Trials(runner, progress)
-    trials.costs([space.start])  # type: ignore[list-item]
-    driver.search(space, strategy, trials, budget, random.Random(seed))
-    finalists: list[Any] = trials.ranking()[:FINALISTS]
-    medians = [statistics.median(one) for one in runner.rounds(finalists, ROUNDS)]
-    at = min(range(len(medians)), key=medians.__getitem__)
-    best = finalists[at]
-    if not np.allclose(product.run(best), product.a @ product.b, atol=1e-5 * problem.k):
-        raise AssertionError(f"{best} computes something else")  # the kernel is wrong, not the input
-    share = 100 * len(trials.results) / len(space)
-    return (
-        f"{name(problem)}: {best}, {duration(medians[at])} after {len(trials.results)} trials ({share:.2g} % of "
-        f"{len(space)} states); untiled {duration(trials.results[space.start].seconds)}, "  # type: ignore[index]
-        f"the library's own plan {duration(_library(problem, product))}"
+    with contextlib.closing(StateRunner(problem, seed)) as runner:
+        trials = driver.Trials(runner, progress)
+        trials.costs([space.start])  # type: ignore[list-item]
+        driver.search(space, strategy, trials, budget, random.Random(seed))
+        finalists: list[Any] = trials.ranking()[:FINALISTS]
+        timed = [
+            (statistics.median(one), state)
+            for state, one in zip(finalists, runner.rounds(finalists, ROUNDS), strict=True)
+            if one
+        ]
+    if not timed:
+        failed = next((m for m in trials.results.values() if m.outcome != "ok"), None)
+        why = f"{failed.outcome}: {failed.detail}" if failed else "the best could not be run whole, or were wrong"
+        raise session.Refused(f"{name(problem)}: {why}")
+    seconds, best = min(timed)
+    with contextlib.closing(LiveRunner(problem, seed)) as runner:
+        (library,) = runner.rounds([heuristic.config(problem)], ROUNDS)
+    return Outcome(
+        problem.m,
+        problem.n,
+        problem.k,
+        best,
+        seconds,
+        trials.results[space.start].seconds,  # type: ignore[index]
+        statistics.median(library) if library else math.nan,
+        len(trials.results),
+        len(space),
+        strategy.name,
+        seed,
+        driver.today(),
+        cpu.key(),
+        kernels.kernel_hash(),
     )
 
 
+def said(problem: Problem, outcome: Outcome) -> str:
+    """Return a line about the best."""
+    share = 100 * outcome.trials / outcome.states
+    return (
+        f"{name(problem)}: {outcome.state}, {duration(outcome.seconds)} after {outcome.trials} trials "
+        f"({share:.2g} % of {outcome.states} states); untiled {duration(outcome.untiled_seconds)}, "
+        f"the library's own plan {duration(outcome.library_seconds)}"
+    )
+
+
+def log_of(database: Path) -> Path:
+    """Path of the log of outcomes that belongs to a database file."""
+    return lines.beside(database, "nested")
+
+
 def run(problems: Sequence[Problem], options: Namespace) -> int:
-    """Search each problem's tilings and print what was found; return the exit status."""
+    """Search each problem's tilings, print and log what was found; return the exit status."""
     strategy = strategies.load(options.strategy)
+    path = log_of(session.database_file(options))
+    session.check_writable(path)
     deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
-    print(f"nested tilings on {cpu.key()}, strategy {strategy.name}; nothing is recorded")
+    print(f"nested tilings on {cpu.key()}, strategy {strategy.name}; the library's calls do not run this way")
+    done = 0
     with report.Watch(len(problems), options.quiet, deadline) as watch:
-        for index, problem in enumerate(problems):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                watch.say(f"out of time: {len(problems) - index} problems left")
-                break
-            budget = driver.Budget(options.trials or strategy.trials)
-            budget.deadline = time.monotonic() + left / (len(problems) - index)
-            watch.begin(problem, budget.trials)
-            print(found(problem, strategy, budget, options.seed, watch.trial), flush=True)
+        try:
+            for index, problem in enumerate(problems):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    watch.say(f"out of time: {len(problems) - index} problems left")
+                    break
+                budget = driver.Budget(options.trials or strategy.trials)
+                budget.deadline = time.monotonic() + left / (len(problems) - index)
+                watch.begin(problem, budget.trials)
+                outcome = found(problem, strategy, budget, options.seed, watch.trial)
+                lines.append(path, [outcome.fields()])
+                done += 1
+                print(said(problem, outcome), flush=True)
+        except KeyboardInterrupt:
+            watch.say(f"stopped; the outcomes of {done} finished problems are in {path}")
+            return 130
+    print(f"log: {path}")
     return 0
-
-
-def _library(problem: Problem, product: Product) -> float:
-    plan = Plan(problem, heuristic.config(problem))
-    seconds = []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        plan.run(product.a, product.b, product.c)
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)

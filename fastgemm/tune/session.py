@@ -56,7 +56,9 @@ def run(problems: list[Problem], options: Namespace) -> int:
     """Tune, record and report; return the exit status."""
     strategy = _strategy(options)
     path, done = _earlier(options)
-    _writable(path)
+    if path.exists() and not path.is_file():
+        raise Refused(f"{path} is not a regular file")
+    check_writable(journal.beside(path))
     entries = [done[problem] for problem in problems if problem in done]
     waiting = [problem for problem in problems if problem not in done]
     deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
@@ -150,16 +152,21 @@ def _whole() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
-    """The database file, and the problems to skip."""
+def database_file(options: Namespace) -> Path:
+    """The database file that a run is for; `Refused` where no kernels run that it could tune."""
     path: Path = options.db or database.user_path()
-    path = path / DEFAULT_NAME if path.is_dir() else path
     try:
         tier = kernels.active_isa()
     except RuntimeError as error:  # FASTGEMM_ISA asks for what is not there
         raise Refused(str(error)) from None
     if tier is None:
         raise Refused("no kernels of this build run on this CPU, so there is nothing to tune")
+    return path / DEFAULT_NAME if path.is_dir() else path
+
+
+def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
+    """The database file, and the problems to skip."""
+    path = database_file(options)
     if not options.resume:
         return path, {}
     done, left_out = driver.finished(path, cpu.key(), kernels.kernel_hash())
@@ -169,16 +176,14 @@ def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
     return path, {p: entry for p, entry in done.items() if (entry.strategy == "specialize") == options.specialize}
 
 
-def _writable(path: Path) -> None:
-    """Find out before the first measurement, not after it, that results cannot be kept."""
-    if path.exists() and not path.is_file():
-        raise Refused(f"{path} is not a regular file")
+def check_writable(path: Path) -> None:
+    """Find out before the first measurement, not after it, that results cannot be appended to a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(journal.beside(path), "ab"):
+        with open(path, "ab"):
             pass
     except OSError as error:
-        raise Refused(f"cannot write beside {path}: {error.strerror or error}") from None
+        raise Refused(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _whereabouts(path: Path, entries: Sequence[Entry]) -> list[str]:

@@ -45,6 +45,9 @@ Sample = Callable[[int], float]
 Make = Callable[[Problem, Config], Run]
 """Turns a configuration into the call to be timed; one of `REFUSALS` means that it is illegal."""
 
+Opened = Callable[[Problem, int], Any]
+"""Makes what candidates of a problem are timed with, operands by a seed: a `Bench`, or what has its methods."""
+
 # It does not fit the problem; this CPU or build lacks its ISA tier.
 REFUSALS = (ValueError, RuntimeError)
 
@@ -67,6 +70,10 @@ class Bench:
         self.a, self.b = operands(problem, seed)
         self.out = output(problem)
         self.reference = reference(problem, self.a, self.b)
+
+    def candidate(self, fields: dict[str, Any]) -> Config:
+        """Return the configuration that a request describes."""
+        return Config(**fields)
 
     def call(self, config: Config) -> Callable[[], object]:
         """Return the call to be timed; one of `REFUSALS` when the configuration is illegal."""
@@ -132,21 +139,21 @@ class Bench:
         return {"outcome": "ok", "samples": samples}
 
 
-def serve(make: Make, requests: TextIO, answers: TextIO) -> None:
+def serve(opened: Opened, requests: TextIO, answers: TextIO) -> None:
     """Answer requests until there are no more."""
-    bench: Bench | None = None
+    bench: Any = None
     for line in requests:
         request = json.loads(line)
         faulthandler.dump_traceback_later(request.get("patience", 3600), exit=True)
         if request["op"] == "problem":
-            bench = Bench(from_fields(request["problem"]), request["seed"], make)
+            bench = opened(from_fields(request["problem"]), request["seed"])
             answer: dict[str, Any] = {"outcome": "ok"}
         elif bench is None:
             raise ValueError("the first request must be a problem")
         elif request["op"] == "time":
-            answer = bench.time(Config(**request["config"]), request["limit"])
+            answer = bench.time(bench.candidate(request["config"]), request["limit"])
         else:
-            configs = [Config(**fields) for fields in request["configs"]]
+            configs = [bench.candidate(fields) for fields in request["configs"]]
             answer = bench.rounds(configs, request["count"], request.get("bare", False))
         faulthandler.cancel_dump_traceback_later()
         answers.write(json.dumps(answer) + "\n")
@@ -159,13 +166,18 @@ def main(make: Make | None = None) -> None:
     `make` is there for tests and for timing kernels that are no part of the package; the
     default makes a `fastgemm.plan.Plan`.
     """
+    listen(lambda problem, seed: Bench(problem, seed, make or _plan))
+
+
+def listen(opened: Opened) -> None:
+    """Serve standard input and output with the operands and calls of `opened`."""
     # Ctrl-C reaches the whole process group, and the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     # Whatever a library prints must not end up between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    serve(make or _plan, sys.stdin, answers)
+    serve(opened, sys.stdin, answers)
 
 
 def _plan(problem: Problem, config: Config) -> Run:
