@@ -88,6 +88,19 @@ def test_a_shape_too_large_for_the_kernels_names_its_place():
         shapes.product([Shape(10**13, 1, 1)], ["f32"], [1])
 
 
+@pytest.mark.parametrize("row", registry.DTYPES, ids=lambda row: row.name)
+def test_every_dtype_has_a_name_that_is_read(row):
+    assert shapes.type_named(shapes.type_label(row.name)) == row.name
+    assert shapes.type_named(row.name) == row.name
+
+
+def test_a_dtype_that_is_none_is_refused_with_a_list():
+    with pytest.raises(ValueError, match=r"no kernels for dtype 'int8:float32'; there are .* int8:int32") as caught:
+        shapes.type_named("int8:float32")
+    listed = str(caught.value).partition("kernels for float32")[2].split(", ")
+    assert len(set(listed)) == len(listed)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_transposing_twice_changes_nothing(layout):
     problem = Problem("c64", 3, 4, 5, 6, layout, 2)

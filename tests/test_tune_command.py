@@ -80,6 +80,8 @@ def test_help_teaches(capsys):
         (["--shapes-file", "no-such-file.csv"], "no-such-file.csv"),
         (["--from-log", "no-such-file.jsonl"], "no-such-file.jsonl"),
         (["--dry-run"], "no shapes"),
+        (["--shapes", "9999999x9999999x9999999"], "no shape is left to tune"),
+        (["--shapes", "8x8x8", "--dtype", "int8:int16"], "int8:int32"),
         (["--shapes", "9999999x9999999x9", "--dry-run"], "GiB"),
     ],
 )

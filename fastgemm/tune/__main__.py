@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -107,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if not problems:
-        parser.error("no shapes; give --shapes, --shapes-file or --from-log")
+        none = "no shapes; give --shapes, --shapes-file or --from-log"
+        parser.error("no shape is left to tune" if left_out else none)
     try:
         with _extras():
             from . import nested_search, session
@@ -134,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROG,
         description=DESCRIPTION,
-        epilog=EPILOG,
+        epilog=EPILOG + _strategies(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --from-log FILE) [options]\n       {PROG} db --help",
         allow_abbrev=False,
@@ -149,7 +151,8 @@ def _parser() -> argparse.ArgumentParser:
         type=_dtype,
         default=[],
         metavar="NAME",
-        help=f"of {', '.join(dict.fromkeys(dt.numpy for dt in registry.DTYPES))}; float32 where a file does not say",
+        help=f"of {', '.join(shapes.type_label(dt.name) for dt in registry.DTYPES)} (operands:result; int8:int8 is "
+        "rescaled, int8 alone wraps); float32 where a file does not say",
     )
     what.add_argument(
         "--threads", nargs="+", type=_threads, metavar="N", help="threads a call may use; default: what calls use"
@@ -166,8 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         "--strategy",
         choices=strategies.names(),
         default=None,
-        help="; ".join(f"{name}: {strategies.summary(name)}" for name in strategies.names())
-        + " (default: auto, or tpe with --storage)",
+        help="how configurations are chosen; the list is at the end (default: auto, or tpe with --storage)",
     )
     how.add_argument(
         "--space",
@@ -215,6 +217,15 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--dry-run", action="store_true", help="say what would be tuned, and stop")
     where.add_argument("--quiet", action="store_true", help="only the table at the end")
     return parser
+
+
+def _strategies() -> str:
+    """The list of strategies for the help, a line or two each."""
+    found = ["\nstrategies:"]
+    for name in strategies.names():
+        line = f"  {name:10}  {strategies.summary(name)}"
+        found += textwrap.wrap(line, 96, subsequent_indent=" " * 14)
+    return "\n".join(found)
 
 
 def _hurry(options: argparse.Namespace) -> None:
@@ -273,7 +284,7 @@ def _memory() -> float:
 
 def _dtype(text: str) -> str:
     try:
-        return registry.dtype(text).name
+        return shapes.type_named(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

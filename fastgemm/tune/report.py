@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .. import registry
 from ..problem import Problem
 from .chronicle import Chronicle
 from .compare import NOISY
 from .journal import Entry
 from .measure import Measurement
-from .shapes import label
+from .shapes import label, type_label
 from .words import clock, describe, duration, geometric_mean, name
 
 # A terminal says how wide it is; what is written to a file or a pipe must not be cut off.
@@ -153,7 +152,7 @@ def table(entries: Sequence[Entry]) -> Table:
         p, after = e.problem, e.after_seconds
         made.add_row(
             label(p),
-            registry.dtype(p.dtype).numpy,
+            type_label(p.dtype),
             p.layout,
             str(p.threads),
             duration(e.baseline_seconds),

@@ -66,6 +66,36 @@ def label(problem: Problem) -> str:
     return f"{problem.m}x{problem.n}x{problem.k}{stack}"
 
 
+def type_label(name: str) -> str:
+    """Write a dtype (a registry name) as `type_named` reads it: ``operands:result`` where these differ or are scaled.
+
+    Examples
+    --------
+    >>> type_label("f32"), type_label("i8"), type_label("i8_i32")
+    ('float32', 'int8', 'int8:int32')
+    """
+    row = registry.dtype(name)
+    return f"{row.numpy}:{row.result}" if row.result else row.numpy
+
+
+def type_named(text: str) -> str:
+    """Return the registry name of a dtype; ValueError, with a list of what there is, where there is none.
+
+    Examples
+    --------
+    >>> type_named("int8:int32"), type_named("uint8"), type_named("f32")
+    ('i8_i32', 'i8', 'f32')
+    """
+    for row in registry.DTYPES:
+        if text == type_label(row.name):
+            return row.name
+    try:
+        return registry.dtype(text).name
+    except ValueError:
+        known = ", ".join(type_label(row.name) for row in registry.DTYPES)
+        raise ValueError(f"no kernels for dtype {text!r}; there are kernels for {known}") from None
+
+
 def product(
     shapes: Iterable[Shape], dtypes: Sequence[str], threads: Sequence[int], layout: str = "nn"
 ) -> list[Problem]:
@@ -107,7 +137,7 @@ def from_csv(path: Path, dtypes: Sequence[str], threads: Sequence[int]) -> tuple
             letters, column_major = _letters(where, cells)
             for name in _dtype_names(cells.get("dtype", "")) or dtypes or ("f32",):
                 try:
-                    dtype = registry.dtype(name).name
+                    dtype = type_named(name)
                 except ValueError as error:
                     left_out.append(f"{where}: {error}")
                     continue

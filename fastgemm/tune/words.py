@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import registry
 from ..problem import Config, Problem
-from .shapes import label
+from .shapes import label, type_label
 
 
 def duration(seconds: float) -> str:
@@ -78,4 +77,4 @@ def name(problem: Problem) -> str:
     """Write a problem in a few words: sizes, dtype, layout where it is not plain, threads."""
     layout = "" if problem.layout == "nn" else f" {problem.layout}"
     threads = f" {problem.threads} threads" if problem.threads > 1 else " 1 thread"
-    return f"{label(problem)} {registry.dtype(problem.dtype).numpy}{layout}{threads}"
+    return f"{label(problem)} {type_label(problem.dtype)}{layout}{threads}"
