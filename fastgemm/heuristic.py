@@ -37,6 +37,7 @@ STREAMS = 8
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
 FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
+SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjacent rows of A gains
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
@@ -185,10 +186,12 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.
     distant = pack == "none" and row_b >= 4096 and problem.k * row_b > cpu.caches().l2
     begins = k * -(-vectors * lanes // nr) * FAR_ROW if distant else 0
-    # Rows of A that are adjacent in memory are one stream, however many (100 x 100 x 300000, A transposed: 14x32
-    # 39.6 ms, 6x64 51.5).
+    # Rows of A that are adjacent in memory are one stream, however many (A transposed, 14x32 / 8x48 / 6x64 ms:
+    # 100 x 100 x 100000 11.8 / 13.2 / 14.4, 64 x 64 x 100000 4.0 / 5.3 / 4.7, 200 x 200 x 50000 19.8 / 21.1 / 21.5).
+    # Beside long rows of B it does not show (64 x 576 x 28000 10.5 / 9.6 / 10.1).
     far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t"
-    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, dt.real_bytes, far)
+    row_bytes = 0 if problem.layout[0] == "t" and row_b <= SHORT_ROW else dt.real_bytes
+    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, far)
     cycles += begins
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0
