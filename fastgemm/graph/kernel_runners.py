@@ -1,4 +1,4 @@
-"""Runners of steps that are one call of compiled code: packed layers, and nodes that run as a chain."""
+"""Runners of steps that are one call of compiled code: layers, and nodes that run as a chain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from .. import _linear, epilogues, registry
 from ..chain import Chain
 from ..packed import PackedMatrix, pack
+from . import ops
 from .ir import Graph, Node, Value
 from .lowering import Lowering
 from .rules import Array, Attributes
@@ -42,13 +43,15 @@ class _Term:
         return np.require(np.broadcast_to(array, self.shape), self.kind, ["C", "A"])
 
 
-class PackedLayer:
-    """A product with a constant right operand, packed when it first runs; see `ChainOf` about threads."""
+class Layer:
+    """A product with one weight for all, and what follows it.
 
-    quiet = True
+    Where the weight is to be packed that is done when it first runs; see `ChainOf` about threads.
+    """
 
     def __init__(self, node: Node, graph: Graph, level: int) -> None:
         self.weight, self.level = graph.values[node.inputs[1]], level
+        self.packs, self.node = bool(node.attributes.get("packed")), node
         what = epilogues.activation(activation_of(node.attributes))
         self.numbers = what.row.code, what.p, what.q
         out = graph.values[node.output]
@@ -62,16 +65,23 @@ class PackedLayer:
         self.packed: PackedMatrix | None = None
 
     def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
-        if self.packed is None:
-            assert self.weight.data is not None
-            self.packed = pack(self.weight.data, rows=self.rows)
-        assert self.packed.panels is not None
         a, c = x[0], out
         if c.ndim != 2:
             a, c = a.reshape(self.rows, a.shape[-1]), c.reshape(self.rows, c.shape[-1])
         bias, residual = (None if term is None else term(x) for term in self.terms)
         code, p, q = self.numbers
+        if not self.packs:
+            return partial(self._plain, x, out, (self.level, a, x[1], c, code, bias, residual, p, q))
+        if self.packed is None:
+            assert self.weight.data is not None
+            self.packed = pack(self.weight.data, rows=self.rows)
+        assert self.packed.panels is not None
         return partial(_linear.packed_into, self.level, a, self.packed.panels, c, code, bias, residual, p, q)
+
+    def _plain(self, x: Sequence[Array], out: Array, given: tuple[Any, ...]) -> None:
+        if not _linear.product_into(*given):
+            row = ops.op(self.node.op)
+            np.copyto(out, row.meaning(x, ops.attributes_of(row, self.node.attributes)))
 
 
 class ChainOf:
@@ -88,8 +98,6 @@ class ChainOf:
     places : sequence of Place
         Where the operands lie, and the result.
     """
-
-    quiet = True
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from .._matmul import matmul as _matmul
 from ..quantized import matmul_integer as _matmul_integer
 from . import ops, rowwise, storage
 from .ir import Graph, Node
-from .kernel_runners import FINISHED, ChainOf, PackedLayer, activation_of
+from .kernel_runners import FINISHED, ChainOf, Layer
 from .rules import Array, Attributes
 from .storage import Place
 
@@ -56,13 +56,6 @@ def _product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
 def _whole_product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     zeros = [None if zero is None else zero.reshape(-1) for zero in (*x[2:], *[None] * (4 - len(x)))]
     np.copyto(out, _matmul_integer(x[0], x[1], *zeros))
-
-
-def _linear_layer(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
-    extra = dict(zip(attributes["terms"], x[2:], strict=True))
-    layer.linear(
-        x[0], x[1].T, extra.get("bias"), residual=extra.get("residual"), activation=activation_of(attributes), out=out
-    )
 
 
 def _stack_of_layers(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
@@ -179,15 +172,14 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
 def _of_product(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
     out, (left, right, *_) = graph.values[node.output], graph.specs(node)
     same, halves = left.dtype == out.dtype, out.dtype.name in registry.HALVES
-    # `PackedLayer` and `fastgemm.linear` fill arrays in C order.
+    # `Layer` fills arrays in C order.
     single = len(right.shape) == 2 and out.layout is None and same
     level, tier = layer.epilogue_level(), kernels.active_isa()
-    if single and node.attributes.get("packed") and level is not None and (out.dtype in FINISHED or halves):
+    packed = bool(node.attributes.get("packed"))
+    if single and (packed or node.op == "linear") and level is not None and (out.dtype in FINISHED or halves):
         assert tier is not None
         if registry.supported(registry.dtype(out.dtype.name), tier):
-            return Runner(PackedLayer(node, graph, level), True)
+            return Runner(Layer(node, graph, level), packed)
     if node.op == "matmul":
         return _plain(_product, node)
-    if single:
-        return _plain(_linear_layer, node)
     return _plain(_stack_of_layers, node) if out.dtype in FINISHED else _rows_of(node, graph, places)
