@@ -117,7 +117,7 @@ def _fused(
 
 @cache
 def epilogue_level() -> int | None:
-    # The tier whose epilogues calls use, loaded; None where no tier runs.
+    """Return the level of the tier whose epilogues calls use, loaded; None where no tier runs."""
     tier = kernels.active_isa()
     if tier is not None:
         load(tier)
