@@ -2,12 +2,14 @@
 
     python bench/overhead.py
     python bench/overhead.py --sizes 4 8 16 --rounds 20 --require 150
+    python bench/overhead.py --graph
 
 Float32 products of 4 to 64 through fastgemm.matmul and np.matmul, with a fresh output and with
 out=; with an operand of fastgemm.pack, and with a bias through fastgemm.linear, of both kinds of
 weights.  The first line is the cost of calling a compiled function that does nothing with two
 arguments: nobody can be faster.  Both libraries run in this one process (with one thread no pools
 fight) and take turns; the best of all rounds counts, the loop itself subtracted.
+--graph times a compiled graph instead, three layers of 8 features and two rows: what its calls cost.
 --require says how many nanoseconds an 8 x 8 product of fastgemm may take.
 """
 
@@ -38,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sizes", nargs="+", type=int, default=[4, 8, 12, 16, 24, 32, 48, 64], metavar="N")
     made.add_argument("--dtype", default="float32", help="element type (default float32)")
     made.add_argument("--rounds", type=int, default=15, help="turns of every variant (default 15)")
+    made.add_argument("--graph", action="store_true", help="a compiled graph of three tiny layers instead")
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", type=float, metavar="NS", help="exit 1 when an 8x8 product of fastgemm takes longer")
     return made
@@ -114,11 +117,37 @@ def measure(sizes: Sequence[int], dtype: str, rounds: int) -> tuple[float, dict[
     return best["bare", 0], found
 
 
+def of_graph(rounds: int) -> dict[str, float]:
+    """Return the microseconds of a call of three tiny layers, by how much of the graph is fused."""
+    import numpy as np
+    import timing
+
+    from fastgemm import graph
+
+    rng = np.random.default_rng(0)
+    build = graph.Builder("three layers")
+    h = build.input("x", (2, 8), "float32")
+    for _ in range(3):
+        h = build.relu(h @ rng.standard_normal((8, 8), np.float32) + rng.standard_normal(8, np.float32))
+    build.output(h, "y")
+    given = {"x": rng.standard_normal((2, 8), np.float32)}
+    ready = {fusion: graph.compile(build.graph(), fusion=fusion) for fusion in ("none", "fine", "full")}
+    best = dict.fromkeys(ready, float("inf"))
+    for _ in range(rounds):
+        for name, call in ready.items():
+            best[name] = min(best[name], timing.seconds(lambda call=call: call(given), 0.01) * 1e6)  # type: ignore[misc]
+    return best
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print nanoseconds by size; 1 when --require is missed."""
     options = parser().parse_args(arguments)
     # Before NumPy is imported: a pool of threads has no place in a call of nanoseconds.
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    if options.graph:
+        print(f"{workers.machine()['cpu']}; three layers of 8 features, 2 rows, microseconds a call:")
+        print("  ".join(f"{name} {cost:.1f}" for name, cost in of_graph(options.rounds).items()))
+        return 0
     bare, found = measure(options.sizes, options.dtype, options.rounds)
     names = list(found)
     print(f"{workers.machine()['cpu']}; a compiled function that does nothing: {bare:.0f} ns a call\n")

@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 from fastgemm.plan import Plan
 from fastgemm.registry import DType, RowOp
 
+SLOTS: int
+
 def add_table(level: int, capsule: object) -> None: ...
 
 class Chain:

@@ -75,6 +75,7 @@ cdef struct work_t:
 
 cdef const rows_t* TABLES[MAX_LEVEL]
 cdef float ONE = 1
+SLOTS = <int>MAX_SLOTS
 
 
 def add_table(int level, object capsule):

@@ -23,6 +23,8 @@ from .plan import Plan
 from .problem import Problem
 
 SCRATCH = -1
+# Arrays that a chain can be given.
+SLOTS = _chain.SLOTS
 _KINDS = {numpy: kind for kind, numpy in registry.ROW_TYPES.items()}
 _loaded: set[str] = set()
 

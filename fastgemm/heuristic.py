@@ -42,6 +42,7 @@ DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it l
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 FEW_ROWS = 200           # M up to which B is read in place
+BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 MANY_ROWS = 2048         # M from which on it never is
 LOADS = 2                # vector loads a cycle
 POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
@@ -81,7 +82,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return Config(family="numpy")
     if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):
         return _gemv(problem, tier)
-    own = heuristic_dots.config(problem, tier) or heuristic_small.config(problem, tier)
+    dots = family(problem.row, tier) != "gemm"
+    own = heuristic_dots.config(problem, tier) or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
     best: tuple[float, Config] | None = None
@@ -273,6 +275,12 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
         return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
+    if problem.m <= FEW_ROWS and pack == "b" and problem.row.group > 1 and not _fits_l2(problem):
+        # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
+        # and 2048 steps: 4 x 10752 x 3584 1.3, 16 x 8192 x 2048 1.31, 64 x 16384 x 4096 1.25).
+        kc = min(kc, max(128, l2 >> 11))
+        kc = -(-problem.k // -(-problem.k // kc))
+        return mc, kc, max(nr, BYTES_STRIP // nr * nr)
     nc = 2 * nr if problem.m <= FEW_ROWS and pack == "b" else max(nr, 4 * l2 // (kc * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))

@@ -9,6 +9,9 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * B transposed and small: 100000 x 3 x 3 2.2, 23040 x 16 x 9 1.3, 512 x 4 x 512 1.85;
 * one panel of rows, B read once: 6 x 800 x 800 1.24, 4 x 512 x 512 1.25, 2 x 512 x 512 1.2, 6 x 3072 x 1024 1.13,
   2 x 1024 x 256 0.99;
+* int32 and int64 follow the rules of floats: stacks of 8^3 2.9 and 1.5, 16^3 1.2 and 1.14, 262144 x 2 x 2 with A
+  transposed 6.7, 100000 x 4 x 4 4.4 and 2.5, 6 x 800 x 800 1.1, 100000 x 16 x 16 1.35 and 1.15; int16 8^3 1.55,
+  100000 x 4 x 4 1.85, 100000 x 16 x 16 1.2;
 * few steps of k: 100000 x 16 x 16 1.1, 4 x 1000000 x 4 1.15, 100000 x 64 x 64 0.94, 16 x 100000 x 16 0.94.
 """
 
@@ -20,16 +23,25 @@ from .problem import MAX_SMALL_K, Config, Problem
 SMALL = 64  # rows, columns and steps of a product of a stack
 SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
 FLAT = 8  # rows of one panel beside a wide C, which is written in as many streams
+FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
 LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a cycle
 PANEL_CYCLES = 12
 CALL_CYCLES = 20
 TEAM_FLOPS = 1_000_000  # as for gemm
+# The same for types that are converted as they are loaded, stacks and single products, where gemm packs them and where
+# a family of its own has dot products for them (stacks of 8^3, times those: f16 2.6, i8 3.1, bool 3.0, bf16 1.2; 16^3
+# 1.3, 1.5, 1.9, 0.9; 64^3 1.08, 0.84, 0.81, 0.55).  Few steps of k: 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7.
+CONVERTED = {
+    "f16": (64, 64), "f16_f32": (64, 64), "bf16": (64, 8), "bf16_f32": (64, 8), "i8": (24, 24), "bool": (32, 32),
+    "i8_i32": (16, 8),
+}
 
 
-def config(problem: Problem, tier: registry.Isa) -> Config | None:
+def config(problem: Problem, tier: registry.Isa, dots: bool = False) -> Config | None:
     """Return the configuration for a problem of this family, None for one of another.
 
-    Threads have no say in which family it is: `fastgemm.deterministic` relies on it.
+    `dots` says that the CPU has dot products for the type, in a family of their own.  Threads have no say in which
+    family it is: `fastgemm.deterministic` relies on it.
 
     Examples
     --------
@@ -40,7 +52,7 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     >>> heuristic_small.config(Problem("f32", 512, 512, 512), registry.isa("v4")) is None
     True
     """
-    if not _takes(problem, tier):
+    if not _takes(problem, tier, dots):
         return None
     best = min(registry.tiles(problem.row, tier), key=lambda tile: _cycles(problem, tier, *tile))
     split, threads = _team(problem, tier)
@@ -55,21 +67,33 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
     widest = max(registry.narrow_widths(row, tier), default=0)
     if not row.parts < problem.n * row.parts <= widest:
         return False
-    # A by columns takes whole vectors of rows, and has no complex kernels.
-    return problem.layout[0] == "n" or (problem.layout[0] == "t" and row.parts == 1 and problem.m >= length)
+    # A by columns takes whole vectors of rows, and has no complex kernels; it is the only one for bytes.
+    if problem.layout[0] == "n":
+        return not row.stored
+    return problem.layout[0] == "t" and row.parts == 1 and problem.m >= length
 
 
-def _takes(problem: Problem, tier: registry.Isa) -> bool:
+def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if m == 1 or n == 1 or k > MAX_SMALL_K:
+    if m == 1 or n == 1 or k > MAX_SMALL_K or not registry.computes("small", problem.row):
         return False
+    if registry.accumulators(problem.row, tier) > problem.row.parts:
+        return False  # no multiply of 64 bits: gemm's kernels make it of halves
+    columns = 2 * registry.lanes(problem.row, tier)
+    if problem.row.converts:
+        if is_narrow(problem, tier):
+            # (times dot products of A turned over: 262144 x 2 x 2 50, 20000 x 8 x 8 3.3, 10000 x 2 x 500 2.5, but
+            # 5000 x 8 x 400 0.6)
+            return problem.batch == 1 and (n <= FEW_COLUMNS or k <= SMALL)
+        if problem.layout[1] != "n" or max(m, n, k) <= CONVERTED[problem.dtype][dots]:
+            return problem.layout[1] == "n"
+        return not dots and problem.batch == 1 and k <= SHORT and m > SMALL and n <= columns
     if problem.batch > 1 and problem.layout[1] != "n":
         return max(m, n, k) <= SMALL
     if is_narrow(problem, tier):
         return True
     if problem.batch > 1:
         return max(m, n, k) <= SMALL
-    columns = 2 * registry.lanes(problem.row, tier)
     if problem.layout[1] == "n" and n > SMALL and m <= FLAT // problem.row.parts:
         return True
     return k <= SHORT and m > SMALL and n <= columns

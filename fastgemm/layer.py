@@ -42,7 +42,7 @@ def general(x: Any, weight: Any, bias: Any, activation: Any, residual: Any, out:
     _check_out(out, shape)
     dtype = _dtype(left.dtype, right.dtype, added, shortcut, what)
     rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
-    level, half = _level(), _half(dtype)
+    level, half = epilogue_level(), _half(dtype)
     if not plain or half is None or 0 in (rows, inner, columns) or level is None:
         with np.errstate(all="ignore"):
             made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
@@ -75,7 +75,7 @@ def _with_packed(
     shape = _shape(left.shape, weight.shape[::-1], bias, residual)
     _check_out(out, shape)
     dtype = _dtype(left.dtype, weight.dtype, bias, residual, what)
-    panels, level = weight.panels, _level()
+    panels, level = weight.panels, epilogue_level()
     rows = math.prod(left.shape[:-1])
     if panels is None or level is None or dtype != weight.dtype or _half(dtype) is None or rows == 0:
         with np.errstate(all="ignore"):
@@ -116,8 +116,8 @@ def _fused(
 
 
 @cache
-def _level() -> int | None:
-    # The tier whose epilogues calls use, loaded; None where no tier runs.
+def epilogue_level() -> int | None:
+    """Return the level of the tier whose epilogues calls use, loaded; None where no tier runs."""
     tier = kernels.active_isa()
     if tier is not None:
         load(tier)
@@ -190,4 +190,4 @@ def _given(made: Any, out: Array | None) -> Any:
     return out
 
 
-_linear.set_general(general, lambda: _level())
+_linear.set_general(general, lambda: epilogue_level())

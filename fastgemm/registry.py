@@ -495,6 +495,8 @@ def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:
 
     A single column is not among them: that is one row of the transposed product.
     """
+    if not is_shared(dt) and dt.group == 1:
+        return ()
     length = tier.vector_bytes // dt.real_bytes
     return tuple(width for width in (2, 4, 8) if 2 * width <= length and width > dt.parts)
 
@@ -546,12 +548,22 @@ def modules() -> tuple[tuple[Family, Isa], ...]:
 
 
 def is_small(dt: DType) -> bool:
-    """Whether the small family has kernels for a dtype: floats that are computed with as they are stored."""
+    """Whether the small family has kernels for a dtype: all but sums that are requantised."""
+    return not (dt.group > 1 and dt.narrows)
+
+
+def is_shared(dt: DType) -> bool:
+    """Whether rows of C may share a vector of the small family: those of 4 or 8 bytes, stored as they are computed."""
+    return not dt.stored and dt.real_bytes >= 4
+
+
+def is_special(dt: DType) -> bool:
+    """Whether a shape may have kernels of its own: floats that are computed with as they are stored."""
     return not (dt.exact or dt.converts)
 
 
 def packing(dt: DType) -> str:
-    """Name of the first row that packs as this one does: the two share the functions."""
+    """Name of the first row that packs and loads as this one does: the two share functions, and small kernels."""
     same = (row for row in DTYPES if (row.stored, row.lane, row.parts) == (dt.stored, dt.lane, dt.parts))
     return next(same).name
 

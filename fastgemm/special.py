@@ -93,7 +93,7 @@ def shape_of(problem: Problem) -> registry.Special | None:
     Special(dtype='f32', m=8, n=16, k=4, a='t')
     """
     a, b = problem.layout[0], problem.layout[1]
-    if b != "n" or a == "g" or not registry.is_small(problem.row):
+    if b != "n" or a == "g" or not registry.is_special(problem.row):
         return None
     return registry.Special(problem.dtype, problem.m, problem.n, problem.k, a)
 

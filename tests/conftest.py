@@ -63,7 +63,7 @@ def on_tier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], registr
     from fastgemm import dispatch, layer, registry
 
     def forget() -> None:
-        layer._level.cache_clear()
+        layer.epilogue_level.cache_clear()
         dispatch.reload()
 
     def put(name: str) -> registry.Isa:

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import graph_errors
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -21,15 +22,10 @@ from fastgemm.graph import Graph, GraphError, passes, reference
 FUSIONS = passes.FUSIONS
 
 
-def assert_matches(graph: Graph, got: dict[str, np.ndarray], inputs: dict[str, Any], bound: float) -> None:
-    """Assert that outputs are the precise ones up to a bound, relative to the largest number of each.
-
-    A graph that subtracts almost equal numbers has no error that is small beside its result: the bound is on what the
-    largest number that was met on the way could lose.
-    """
+def assert_matches(graph: Graph, got: dict[str, np.ndarray], inputs: dict[str, Any]) -> None:
+    """Assert that outputs are as far from the precise ones as rounding errors, followed through the graph, allow."""
     every = reference.every(graph, inputs, precise=True)
-    finite = [np.abs(x[np.isfinite(x)]).max(initial=1.0) for x in every.values() if x.dtype.kind == "f"]
-    scale = max(finite, default=1.0)
+    bounds = graph_errors.bounds(graph, every)
     for name in graph.outputs:
         want, value = every[name], graph.value(name)
         assert got[name].dtype == value.dtype
@@ -38,34 +34,32 @@ def assert_matches(graph: Graph, got: dict[str, np.ndarray], inputs: dict[str, A
             np.testing.assert_array_equal(np.isnan(got[name].astype("f8")), np.isnan(want))
             error = np.abs(got[name].astype("f8") - want)
         worst = np.nanmax(error, initial=0, where=np.isfinite(want))
-        assert worst <= bound * scale, f"{name}: {worst} above {bound * scale}"
+        assert worst <= bounds[name], f"{name}: {worst} above {bounds[name]}"
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
-@pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-11), ("float32", 3e-5), ("bfloat16", 0.3)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @hypothesis.settings(deadline=None, max_examples=25)
 @hypothesis.given(data=st.data())
-def test_any_graph(dtype: str, bound: float, fusion: str, data: st.DataObject) -> None:
+def test_any_graph(dtype: str, fusion: str, data: st.DataObject) -> None:
     graph = data.draw(graphs(dtype))
     hypothesis.note(str(graph))
     compiled = fg.compile(graph, fusion=fusion)
     hypothesis.note(str(compiled.graph))
     for seed in (0, 7):
         inputs = inputs_of(graph, seed)
-        assert_matches(graph, compiled.run(inputs), inputs, bound)
+        assert_matches(graph, compiled.run(inputs), inputs)
     assert compiled.explain()
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_layers_in_every_float(dtype: str, fusion: str) -> None:
-    """float32 and float64 within some tens of rounding errors, halves within a few of theirs (each layer rounds)."""
-    bound = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
     for graph in (mlp((13, 64, 33, 7), 5, dtype), mlp((13, 40, 8), 1, dtype, "gelu"), mlp((5, 4), 0, dtype),
                   mlp((300, 200, 1), 70, dtype, "sigmoid"), attention(2, 9, 3, 12, dtype),
                   attention(1, 70, 2, 64, dtype, False)):  # fmt: skip
         inputs = inputs_of(graph)
-        assert_matches(graph, fg.compile(graph, fusion=fusion).run(inputs), inputs, bound)
+        assert_matches(graph, fg.compile(graph, fusion=fusion).run(inputs), inputs)
 
 
 def test_nan_and_infinity_pass() -> None:

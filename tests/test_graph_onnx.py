@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from fastgemm import graph  # noqa: E402
-from fastgemm.graph import GraphError, reference  # noqa: E402
+from fastgemm.graph import GraphError, passes, reference  # noqa: E402
 from fastgemm.graph.from_onnx import TABLE  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
@@ -108,13 +109,13 @@ def test_cases_of_onnx(op: str, cases: dict[str, list[Any]], tmp_path: Path) -> 
             continue
         names = [info.name for info in case.model.graph.input]
         given = {name: value for name, value in zip(names, values, strict=True) if name in made.inputs}
-        got = reference.run(made, given)
-        for name, want in zip(made.outputs, wanted, strict=True):
-            assert (got[name].shape, got[name].dtype) == (want.shape, want.dtype), case.name
-            close = 2e-3 if want.dtype.itemsize == 2 else 1e-5
-            np.testing.assert_allclose(
-                got[name].astype("f8"), want.astype("f8"), rtol=close, atol=1e-6, err_msg=case.name
-            )
+        for got in (reference.run(made, given), graph.compile(made).run(given)):
+            for name, want in zip(made.outputs, wanted, strict=True):
+                assert (got[name].shape, got[name].dtype) == (want.shape, want.dtype), case.name
+                close = 2e-3 if want.dtype.itemsize == 2 else 1e-5
+                np.testing.assert_allclose(
+                    got[name].astype("f8"), want.astype("f8"), rtol=close, atol=1e-6, err_msg=case.name
+                )
         right += 1
     assert right
 
@@ -127,9 +128,10 @@ def test_models_exported_by_pytorch(name: str, batch: int) -> None:
     made = graph.from_onnx(path, batch=batch)
     x = np.random.default_rng(0).standard_normal(made.values["x"].shape).astype("f4")
     (want,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
-    (got,) = reference.run(made, {"x": x}).values()
-    assert got.shape == want.shape
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)
+    for run in (partial(reference.run, made), *(graph.compile(made, fusion=f).run for f in passes.FUSIONS)):
+        (got,) = run({"x": x}).values()
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)
 
 
 def test_a_perceptron_of_bytes(tmp_path: Path) -> None:
@@ -156,8 +158,53 @@ def test_a_perceptron_of_bytes(tmp_path: Path) -> None:
     x = rng.standard_normal((5, 12)).astype("f4") * 3
     (want,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
     # One level of the first product that rounds the other way is 0.1 * 2.5 at most in the second.
-    np.testing.assert_allclose(reference.run(made, {"x": x})["y"], want, atol=0.3)
+    for run in (partial(reference.run, made), *(graph.compile(made, fusion=f).run for f in passes.FUSIONS)):
+        np.testing.assert_allclose(run({"x": x})["y"], want, atol=0.3)
     assert {"matmul_integer", "quantize", "dequantize"} <= {node.op for node in made.nodes}
+
+
+def run(tmp_path: Path, node: Any, x: np.ndarray, **constants: Any) -> np.ndarray:
+    """Return the y of one node, compiled: the same as the reference's."""
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    path = save(simple([node], {"x": (kind, x.shape)}, constants), tmp_path / "one.onnx")
+    made = graph.from_onnx(path)
+    got: np.ndarray = graph.compile(made).run({"x": x})["y"]
+    np.testing.assert_array_equal(got, reference.run(made, {"x": x})["y"])
+    return got
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize(
+    ("exponent", "wanted"),
+    [
+        (np.float32(1.5), [1, 2, 18]),
+        (np.float32(-1), [1, 0, 0]),
+        (np.float64(3), [1, 8, 343]),
+        (np.int32(-1), [1, 0, 0]),
+        (np.int64([0, 1, 2]), [1, 2, 49]),
+        (np.int64([0, -1, 2]), [1, 0, 49]),
+    ],
+)
+def test_powers_of_whole_numbers(kind: str, exponent: Any, wanted: list[int], tmp_path: Path) -> None:
+    """The result has the base's type, whatever the exponent's."""
+    node = helper.make_node("Pow", ["x", "e"], ["y"])
+    got = run(tmp_path, node, np.array([1, 2, 7], kind), e=exponent)
+    assert (got.dtype.name, got.tolist()) == (kind, wanted)
+
+
+def test_bounds_with_more_digits_than_a_float(tmp_path: Path) -> None:
+    ends = np.iinfo(np.int64)
+    node = helper.make_node("Clip", ["x", "low", "high"], ["y"])
+    x = np.array([ends.min, 0, ends.max])
+    for low, high in ((ends.min, ends.max), (-(2**53) - 1, 2**53 + 1)):
+        assert run(tmp_path, node, x, low=np.int64(low), high=np.int64(high)).tolist() == [low, 0, high]
+
+
+def test_bounds_that_the_type_does_not_hold(tmp_path: Path) -> None:
+    """An attribute of old versions is a float."""
+    model = simple([helper.make_node("Clip", ["x"], ["y"], max=3e38)], {"x": (TensorProto.INT32, (3,))}, {}, 10)
+    with pytest.raises(GraphError, match="Clip 'y': "):
+        graph.from_onnx(save(model, tmp_path / "m.onnx"))
 
 
 def test_shapes_are_folded() -> None:

@@ -250,7 +250,7 @@ def test_the_short_way_is_the_long_one(dtype: str) -> None:
     def refuse(*given: Any) -> Any:
         raise AssertionError(f"{given} went the long way")
 
-    _linear.set_general(refuse, layer._level)
+    _linear.set_general(refuse, layer.epilogue_level)
     try:
         for given, named in calls(dtype):
             got = fastgemm.linear(*given, **named)
@@ -262,7 +262,7 @@ def test_the_short_way_is_the_long_one(dtype: str) -> None:
             assert fastgemm.linear(*given, **named, out=out) is out
             np.testing.assert_array_equal(out, want)
     finally:
-        _linear.set_general(layer.general, lambda: layer._level())
+        _linear.set_general(layer.general, lambda: layer.epilogue_level())
 
 
 def test_empty() -> None:
@@ -353,7 +353,7 @@ def test_where_no_kernel_takes_the_product(monkeypatch: pytest.MonkeyPatch) -> N
     with dispatch.forced(Config(family="numpy")):
         got = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(layer, "_level", lambda: None)
+    monkeypatch.setattr(layer, "epilogue_level", lambda: None)
     _plan.forget_plans()
     got = fastgemm.linear(x, weight, bias, activation="gelu", residual=residual)
     monkeypatch.undo()

@@ -28,7 +28,7 @@ def configs() -> list[Any]:
     return [
         pytest.param(family.name, tier.name, id=f"{family.name}_{tier.name}")
         for family, tier in registry.modules()
-        if family.name != "gemv" and registry.computes(family.name, row)
+        if family.name not in ("gemv", "small") and registry.computes(family.name, row)
         if tier in kernels.runnable() and kernels.has(family.name, tier.name)
     ]
 
@@ -65,6 +65,25 @@ def test_exact(family: str, isa: str, kind_a: str, kind_b: str) -> None:
                 assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), want)
                 assert np.array_equal(fastgemm.matmul_integer(a, b, rows[0]), wide(a, rows[:1]) @ wide(b))
                 assert np.array_equal(fastgemm.matmul_integer(a, b, None, columns[0]), wide(a) @ wide(b, columns[:1]))
+
+
+@pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+def test_small_products(tier: str, kind_a: str, kind_b: str) -> None:
+    """Offsets of rows and columns are subtracted as the numbers are loaded: panels, narrow rows, stacks."""
+    for mr, nr in registry.tiles(registry.dtype("i8_i32"), registry.isa(tier)):
+        sizes = [(2, 2, 1), (3, 5, 7), (70, 3, 2), (35, 8, 9), (2 * mr + 1, nr + 1, 20), (3, 2 * nr + 5, 4)]
+        for (m, n, k), a_order, b_order in itertools.product(sizes, "CF", "CF"):
+            a, b = full((m, k), kind_a, 1).copy(a_order), full((k, n), kind_b, 2).copy(b_order)
+            rows, columns = full((m,), kind_a, 3), full((n,), kind_b, 4)
+            want = wide(a, rows[:, None]) @ wide(b, columns)
+            with dispatch.forced(Config("small", tier, mr, nr, pack="b")):
+                assert np.array_equal(fastgemm.matmul(a, b, dtype=np.int32), wide(a) @ wide(b))
+                assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), want)
+                assert np.array_equal(fastgemm.matmul_integer(a, b, rows[0]), wide(a, rows[:1]) @ wide(b))
+                stack = np.stack([a, a[::-1], a])
+                got = fastgemm.matmul_integer(stack, np.stack([b, b, b]), None, columns)
+                assert np.array_equal(got, wide(stack) @ wide(b, columns))
 
 
 @pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)

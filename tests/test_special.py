@@ -111,7 +111,7 @@ def test_every_tier_and_longer_vectors(isa: str, cache: Path) -> None:
 def test_rows_that_share_a_vector(isa: str, cache: Path) -> None:
     tier = registry.isa(isa)
     sizes = [(m, n, k) for m in (1, 4, 19) for n in (2, 3, 4, 7) for k in (1, 3, 9)]
-    shapes = [Special(dt.name, *size) for dt in filter(registry.is_small, registry.DTYPES) for size in sizes]
+    shapes = [Special(dt.name, *size) for dt in filter(registry.is_special, registry.DTYPES) for size in sizes]
     shapes = [shape for shape in shapes if shape.narrow(tier)][::2]
     assert shapes
     made = building.make(shapes, isa, narrow=True)
@@ -134,7 +134,7 @@ def test_a_stack_over_threads(name: str) -> None:
 
 def test_tiles_cover_each_output_once() -> None:
     for tier in registry.ISAS:
-        for dt in filter(registry.is_small, registry.DTYPES):
+        for dt in filter(registry.is_special, registry.DTYPES):
             for m, n in ((1, 1), (7, 5), (31, 17), (48, 48)):
                 shape = Special(dt.name, m, n, 3)
                 own = tier._replace(vector_bytes=shape.vector_bytes(tier))

@@ -310,11 +310,12 @@ def test_small_narrow(dt: registry.DType, tier: registry.Isa) -> None:
             for letters in ("nn", "tn"):
                 problem = problem_of(dt, (m, n, k), letters)
                 a, b = operand(m, k, dt.numpy, letters[0], 1), operand(k, n, dt.numpy, letters[1], 2)
-                tight = np.full((m + 2, n), np.nan, dt.numpy)
-                for out in (tight[1:-1], afloat(m, n, dt.numpy, "n")):
+                result = dt.result or dt.numpy
+                tight = np.full((m + 2, n), sea(result), dtype_of(result))
+                for out in (tight[1:-1], afloat(m, n, result, "n")):
                     Plan(problem, config).run(a, b, out=out)
-                    assert np.array_equal(out, expected(m, n, k, dt.numpy, letters, dt.numpy)), (problem, out.strides)
-                assert np.isnan(tight[[0, -1]]).all()
+                    assert np.array_equal(out, expected(m, n, k, dt.numpy, letters, result)), (problem, out.strides)
+                assert is_sea(tight[[0, -1]])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -328,9 +329,9 @@ def test_small_stacks(dt: registry.DType, tier: registry.Isa, threads: int) -> N
         a, b = integers((11, m, k), dt.numpy, 1), integers((11, k, n), dt.numpy, 2)
         repeated = np.broadcast_to(b[:1], b.shape)
         for left, right in ((a, b), (a[::-1], b), (a, repeated)):
-            out = np.full((11, m, n), np.nan, dt.numpy)
+            out = np.full((11, m, n), sea(dt.numpy), dtype_of(dt.result or dt.numpy))
             Plan(Problem(dt.name, m, n, k, batch=11, threads=2), config).run(left, right, out)
-            assert np.array_equal(out, np.einsum("bik,bkj->bij", left, right)), (m, n, k, split)
+            assert np.array_equal(out, stack_product(left, right)), (m, n, k, split)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -342,17 +343,17 @@ def test_small_turned(dt: registry.DType, tier: registry.Isa, threads: int) -> N
     sizes = [(8, 8, 8), (3, 2, 5), (5, 3, 1), (mr + 1, nr + 1, lanes + 1), (2, lanes + 1, 2 * lanes), (9, 4, 33)]
     for m, n, k in sizes:
         a, b = integers((5, m, k), dt.numpy, 1), integers((5, k, n), dt.numpy, 2)
-        want = np.einsum("bik,bkj->bij", a, b)
-        sea = np.full((5, n, 2 * k + 3), np.nan, dt.numpy)
-        for view, letter in ((sea[:, :, 1 : k + 1], "t"), (sea[:, :, 1 : 2 * k + 1 : 2], "g")):
+        want, kind = stack_product(a, b), dtype_of(dt.result or dt.numpy)
+        around = np.full((5, n, 2 * k + 3), sea(dt.numpy), dtype_of(dt.numpy))
+        for view, letter in ((around[:, :, 1 : k + 1], "t"), (around[:, :, 1 : 2 * k + 1 : 2], "g")):
             turned = view.swapaxes(1, 2)
             turned[...] = b
             problem = Problem(dt.name, m, n, k, batch=5, layout="n" + letter, threads=2)
             config = Config("small", tier.name, mr, nr, pack="b", split="batch", threads=threads)
             assert config.misfit(problem) is None
-            for out in (np.zeros((5, m, n), dt.numpy), np.zeros((5, m, 2 * n), dt.numpy)[:, :, ::2]):
+            for out in (np.zeros((5, m, n), kind), np.zeros((5, m, 2 * n), kind)[:, :, ::2]):
                 assert np.array_equal(Plan(problem, config).run(a, turned, out), want), (m, n, k, letter)
-            sea[...] = np.nan
+            around[...] = sea(dt.numpy)
 
 
 @pytest.mark.parametrize(("dt", "tier"), small_tiers())
@@ -364,14 +365,33 @@ def test_small_has_the_bits_of_gemm(dt: registry.DType, tier: registry.Isa) -> N
         a, b = (rng.standard_normal(shape) + 0j for shape in ((m, k), (k, n)))
         if dt.parts == 2:
             a, b = a * (1 - 2j), b + 1j * b[::-1]
-        a, b = (x.astype(dt.numpy) if dt.parts == 2 else x.real.astype(dt.numpy) for x in (a, b))
-        want = Plan(Problem(dt.name, m, n, k), Config("gemm", tier.name, mr, nr, kc=1024)).run(a, b)
-        gaps = np.zeros((m, 2 * n), dt.numpy)[:, ::2]
+        a, b = ((x if dt.parts == 2 else x.real * (50 if dt.exact else 1)).astype(dtype_of(dt.numpy)) for x in (a, b))
+        pack, kind = "ab" if dt.converts else "none", dtype_of(dt.result or dt.numpy)
+        want = Plan(Problem(dt.name, m, n, k), Config("gemm", tier.name, mr, nr, kc=1024, pack=pack)).run(a, b)
+        gaps = np.zeros((m, 2 * n), kind)[:, ::2]
         for x in (a, a.copy("F")):
             problem = Problem(dt.name, m, n, k, layout="nn" if x is a else "tn")
-            for out in (np.zeros((m, n), dt.numpy), np.zeros((m, n + 3), dt.numpy)[:, 1:-2], gaps):
+            for out in (np.zeros((m, n), kind), np.zeros((m, n + 3), kind)[:, 1:-2], gaps):
                 got = Plan(problem, Config("small", tier.name, mr, nr)).run(x, b, out)
                 assert got.tobytes() == want.tobytes(), (m, n, k, problem.layout, out.strides)
+
+
+@pytest.mark.parametrize(("dt", "tier"), [each for each in small_tiers() if each.values[0].group > 1])
+@pytest.mark.parametrize("signs", ["ii", "iu", "ui", "uu"])
+def test_small_bytes_of_either_sign(dt: registry.DType, tier: registry.Isa, signs: str) -> None:
+    """Sums of bytes over their whole range, in every kernel that takes them."""
+    rng = np.random.default_rng(3)
+    for mr, nr in registry.tiles(dt, tier):
+        for m, n, k in [(2, 2, 1), (9, 3, 5), (70, 2, 2), (35, 7, 9), (mr + 1, nr + 1, 8), (2 * mr, 2 * nr + 3, 20)]:
+            limits = [np.iinfo(sign + "1") for sign in signs]
+            pairs = zip(limits, ((m, k), (k, n)), strict=True)
+            a, b = (rng.integers(x.min, x.max + 1, size, x.dtype) for x, size in pairs)
+            a[0], b[:, 0] = limits[0].min, limits[1].max
+            want = a.astype("i4") @ b.astype("i4")
+            for left, letter in ((a, "n"), (a.copy("F"), "t")):
+                problem = Problem(dt.name, m, n, k, layout=letter + "n")
+                for out in (np.zeros((m, n), "i4"), np.zeros((n, m), "i4").T):
+                    assert np.array_equal(Plan(problem, Config("small", tier.name, mr, nr)).run(left, b, out), want)
 
 
 @pytest.mark.parametrize(("dt", "tier"), tiers())

@@ -10,9 +10,9 @@ Row and column panels are balanced: 13 rows in tiles of 8 run as 7 + 6, not 8 + 
 element types: pointers are bytes, widths are vectors, and the kernels do the rest.
 """
 
-from fastgemm.driver.abi cimport MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, offset_t, store_t, update_t
+from fastgemm.driver.abi cimport GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, offset_t, store_t, update_t
 from fastgemm.driver.structs cimport (
-    GEMV_CHUNK, call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
+    call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
 )
 
 cdef enum:

@@ -5,10 +5,12 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from fastgemm.driver.abi cimport MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, offset_t, special_t
+from fastgemm.driver.abi cimport (
+    GEMV_CHUNK, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, offset_t, special_t,
+)
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
-    DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, GEMV_CHUNK, SPLIT_BATCH, SPLIT_K,
+    DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K,
     SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, letter, plan_t, row_gap,
 )
 
@@ -62,6 +64,9 @@ def add_kernels(int level, int family, object capsule):
             t.peak, t.peak_flops = s.peak, s.peak_flops
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
+        elif s.gemv_columns != NULL:
+            # Of a family beyond the tier, which is loaded after those of every tier: the same, faster.
+            TABLES[level][0][d].gemv_columns = s.gemv_columns
         for i in range(MAX_DOTS + 1):
             if s.dots[i] != NULL:
                 t.dots[i], t.dot_columns = s.dots[i], s.dot_columns

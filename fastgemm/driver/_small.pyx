@@ -7,14 +7,21 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
     one wide product       its panels of columns, which share A
 """
 
-from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, stack_kernel_t, stack_t
+from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
 from fastgemm.driver.structs cimport call_t, cut, grid_t, plan_t
 
 cdef enum:
     MAX_TURNED = 32 << 10  # bytes of a copied B, as `fastgemm.problem.MAX_TURNED`
     FETCHED = 1 << 10     # bytes of an operand of one item up to which it is fetched by hand; 4 KiB: 32^3 f32 -15 %
+    MAX_BESIDE = 8        # vectors of a piece of C that is converted beside it
     AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
+
+
+# Of bytes of which a call says nothing: signed ones, and nothing is subtracted.
+cdef offset_t[2] NO_OFFSETS
+NO_OFFSETS[0].zero = NO_OFFSETS[1].zero = NULL
+NO_OFFSETS[0].step = NO_OFFSETS[1].step = NO_OFFSETS[0].is_unsigned = NO_OFFSETS[1].is_unsigned = 0
 
 
 cdef inline Py_ssize_t touched(Py_ssize_t step, Py_ssize_t bytes) noexcept nogil:
@@ -22,10 +29,10 @@ cdef inline Py_ssize_t touched(Py_ssize_t step, Py_ssize_t bytes) noexcept nogil
     return bytes if 0 < step == bytes <= FETCHED else 0
 
 
-cdef void fetch_ahead(stack_t* s, Py_ssize_t size, Py_ssize_t part) noexcept nogil:
-    s.touch_a = touched(s.step_a, s.m * s.k * part * size)
-    s.touch_b = touched(s.step_b, s.k * s.n * size)
-    s.touch_c = touched(s.step_c, s.m * s.n * size)
+cdef void fetch_ahead(stack_t* s, Py_ssize_t part) noexcept nogil:
+    s.touch_a = touched(s.step_a, s.m * s.k * part * s.size_ab)
+    s.touch_b = touched(s.step_b, s.k * s.n * s.size_ab)
+    s.touch_c = touched(s.step_c, s.m * s.n * s.size_c)
     s.ahead_a = (1 + AHEAD // s.touch_a) * s.touch_a if s.touch_a else 0
     s.ahead_b = (1 + AHEAD // s.touch_b) * s.touch_b if s.touch_b else 0
     s.ahead_c = (1 + AHEAD // s.touch_c) * s.touch_c if s.touch_c else 0
@@ -33,24 +40,25 @@ cdef void fetch_ahead(stack_t* s, Py_ssize_t size, Py_ssize_t part) noexcept nog
 
 cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_ssize_t nv) noexcept nogil:
     # All row panels over one panel of columns: the larger ones, then the others.
-    cdef Py_ssize_t size = plan.kernels.real_bytes, mr = rows.size + 1
+    cdef Py_ssize_t mr = rows.size + 1, row = s.row
     cdef const char* a = s.a
     cdef char* c = s.c
     if rows.larger:
-        s.panels, s.panel_a, s.panel_c = rows.larger, mr * s.rs_a * size, mr * s.rs_c * size
+        s.panels, s.panel_a, s.panel_c = rows.larger, mr * s.rs_a * s.size_ab, mr * s.rs_c * s.size_c
         plan.kernels.small[mr][nv](s)
         s.a += rows.larger * s.panel_a
         s.c += rows.larger * s.panel_c
+        s.row += rows.larger * mr
         s.touch_a = s.touch_b = s.touch_c = 0
     mr = rows.size
-    s.panels, s.panel_a, s.panel_c = rows.panels - rows.larger, mr * s.rs_a * size, mr * s.rs_c * size
+    s.panels, s.panel_a, s.panel_c = rows.panels - rows.larger, mr * s.rs_a * s.size_ab, mr * s.rs_c * s.size_c
     plan.kernels.small[mr][nv](s)
-    s.a, s.c = a, c
+    s.a, s.c, s.row = a, c, row
 
 
 cdef void tiles(const plan_t* plan, const stack_t* s, const grid_t* rows, const grid_t* vecs, int tail) noexcept nogil:
     # The products of a stack one by one: their tiles have several shapes.
-    cdef Py_ssize_t width = plan.kernels.length * plan.kernels.real_bytes, jr, nv, item
+    cdef Py_ssize_t L = plan.kernels.length, jr, nv, item
     cdef stack_t one
     for item in range(s.count):
         one = s[0]
@@ -60,27 +68,64 @@ cdef void tiles(const plan_t* plan, const stack_t* s, const grid_t* rows, const 
         one.c += item * s.step_c
         for jr in range(vecs.panels):
             nv = vecs.size + (1 if jr < vecs.larger else 0)
-            one.tail = tail if jr + 1 == vecs.panels else plan.kernels.length
+            one.tail = tail if jr + 1 == vecs.panels else <int>L
             rows_of_tiles(plan, &one, rows, nv)
             one.touch_a = one.touch_b = one.touch_c = 0
-            one.b += nv * width
-            one.c += nv * width
+            one.b += nv * L * s.size_ab
+            one.c += nv * L * s.size_c
+            one.column += nv * L
 
 
 cdef void wide(const plan_t* plan, stack_t* s, Py_ssize_t mr, const grid_t* vecs, int tail) noexcept nogil:
-    # The column panels of one product and one panel of rows; the last, which may end in part of a vector, alone.
-    cdef Py_ssize_t width = plan.kernels.length * plan.kernels.real_bytes, nv, part
+    # The column panels of one product and one panel of rows; the last, which may end in part of a vector, alone.  (Only
+    # where no operand has offsets, whose place a kernel does not count along columns.)
+    cdef Py_ssize_t L = plan.kernels.length, nv, part
     cdef Py_ssize_t[3] counts = [vecs.larger, vecs.panels - vecs.larger - 1, 1]
     s.step_a = 0
     for part in range(3):
         s.count = counts[part]
         if s.count > 0:
-            s.tail = tail if part == 2 else plan.kernels.length
+            s.tail = tail if part == 2 else <int>L
             nv = vecs.size + (1 if part == 0 else 0)
-            s.step_b = s.step_c = nv * width
+            s.step_b, s.step_c = nv * L * s.size_ab, nv * L * s.size_c
             plan.kernels.small[mr][nv](s)
             s.b += s.count * s.step_b
             s.c += s.count * s.step_c
+
+
+cdef void converted(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row0, Py_ssize_t row1,
+                    Py_ssize_t vec0, Py_ssize_t vec1, int tail) noexcept nogil:
+    # The same for types that gemm's kernels take only packed: a piece of plain products in the type that is computed
+    # with, and then what a tile of those goes through.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t L = t.length, row, vec, rows, vecs, columns, rs, _i
+    cdef char space[MAX_TURNED]
+    cdef char* c = call.c
+    cdef call_t part = call[0]
+    cdef plan_t own = plan[0]
+    own.raw, own.pack_b = True, False
+    part.store.alpha_is_one, part.store.beta_kind, part.store.conj, part.finish = True, 0, 0, NULL
+    for _i in range(items):
+        vec = vec0
+        while vec < vec1:
+            vecs = min(vec1 - vec, MAX_BESIDE)
+            columns = (vecs - 1) * L + (tail if vec + vecs == vec1 else L)
+            rs = vecs * L
+            row = row0
+            while row < row1:
+                rows = min(row1 - row, MAX_TURNED // (rs * t.real_bytes))
+                part.c = space - (row * rs + vec * L) * t.real_bytes
+                part.rs_c, part.cs_c = rs, 1
+                small(&own, &part, 1, row, row + rows, vec, vec + vecs)
+                if call.finish != NULL:
+                    call.finish(rows, columns, space, rs, call.terms, row, vec * L)
+                t.update(rows, columns, space, rs, c + (row * call.rs_c + vec * L * call.cs_c) * t.c_bytes,
+                         call.rs_c, call.cs_c, &call.store, row, vec * L)
+                row += rows
+            vec += vecs
+        part.a += call.step_a
+        part.b += call.step_b
+        c += call.step_c
 
 
 cdef void anything(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row, const grid_t* rows,
@@ -101,7 +146,8 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
     # The kernel that takes whole products because their rows are short, NULL where there is none.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t n = plan.n * t.part
-    if n == t.length and plan.k * t.part == n and call.rs_a == n and call.cs_a == t.part and m % t.whole_rows == 0:
+    if n == t.length and plan.k * t.part == n and call.rs_a == n and call.cs_a == t.part and t.whole != NULL \
+            and m % t.whole_rows == 0:
         return t.whole
     if n >= MAX_NARROW or 2 * n > t.length:
         return NULL
@@ -109,6 +155,20 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
         return t.narrow[n]
     # Whole vectors along M, so there must be rows to fill them.
     return t.narrow_columns[n] if call.rs_a == t.part and m >= t.length else NULL
+
+
+cdef void exchanged(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py_ssize_t cs, char* out,
+                    Py_ssize_t size) noexcept nogil:
+    # A copy of B as it is stored, in rows of n numbers of one or two bytes.
+    cdef Py_ssize_t p, j
+    if size == 1:
+        for p in range(k):
+            for j in range(n):
+                out[p * n + j] = b[p * rs + j * cs]
+    else:
+        for p in range(k):
+            for j in range(n):
+                (<short*>out)[p * n + j] = (<const short*>b)[p * rs + j * cs]
 
 
 cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
@@ -120,8 +180,12 @@ cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef const char* b = call.b
     cdef Py_ssize_t _i
     item.b, item.rs_b, item.cs_b = space, plan.width * t.length, t.part
+    if t.converts:
+        item.rs_b = plan.n
     for _i in range(items):
-        if t.turn != NULL and call.rs_b == t.part:
+        if t.converts:
+            exchanged(plan.k, plan.n, b, call.rs_b, call.cs_b, space, t.ab_bytes)
+        elif t.turn != NULL and call.rs_b == t.part:
             t.turn(plan.k, plan.n, b, call.cs_b, space, item.rs_b)
         else:
             t.pack_b(plan.k, plan.n * t.part, plan.width, b, call.rs_b, call.cs_b, space, NULL, 0)
@@ -154,7 +218,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
                 Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
     # Rows row0 : row1 and vectors vec0 : vec1 of `items` products.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t size = t.real_bytes, width = t.length * size
+    cdef Py_ssize_t L = t.length
     cdef int tail = plan.tail if vec1 == plan.width else t.length
     # By address: a copy loads what the plan cache has just stored in other pieces, and waits for the stores (9 ns).
     cdef const grid_t* rows = &plan.rows
@@ -174,15 +238,22 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
         vecs = &own_vecs
     plain = (call.finish == NULL and call.store.alpha_is_one and call.store.beta_kind == 0
              and not call.store.conj)
+    if t.converts and (call.cs_c != t.part or not plain):
+        converted(plan, call, items, row0, row1, vec0, vec1, tail)
+        return
     if plain and call.rs_c == t.part != call.cs_c and items == 1 and plan.width == 1:
         in_columns(plan, call, row0, row1)
         return
     if call.cs_c != t.part or not plain:
         anything(plan, call, items, row0, rows, vec0, vecs, tail)
         return
-    s.a = call.a + row0 * call.rs_a * size
-    s.b = call.b + vec0 * width
-    s.c = call.c + row0 * call.rs_c * size + vec0 * width
+    s.raw = plan.raw or not t.narrows
+    s.size_ab, s.size_c = t.ab_bytes, t.real_bytes if plan.raw else t.c_bytes
+    s.offsets = call.offsets if call.offsets != NULL else NO_OFFSETS
+    s.row, s.column = row0, vec0 * L
+    s.a = call.a + row0 * call.rs_a * s.size_ab
+    s.b = call.b + vec0 * L * s.size_ab
+    s.c = call.c + (row0 * call.rs_c + vec0 * L) * s.size_c
     s.count, s.m, s.n, s.k = items, row1 - row0, plan.n * t.part, plan.k
     s.rs_a, s.cs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_a, call.rs_b, call.rs_c
     s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
@@ -190,12 +261,12 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     s.panels, s.tail = 1, tail
     whole = kernel_of_rows(plan, call, s.m)
     if items > 1:
-        fetch_ahead(&s, size, t.part)
+        fetch_ahead(&s, t.part)
     if whole != NULL:
         whole(&s)
     elif vecs.panels == 1 and (items == 1 or rows.larger == 0):
         rows_of_tiles(plan, &s, rows, vecs.size)
-    elif items == 1 and rows.panels == 1:
+    elif items == 1 and rows.panels == 1 and t.group == 1:
         wide(plan, &s, rows.size, vecs, tail)
     else:
         tiles(plan, &s, rows, vecs, tail)

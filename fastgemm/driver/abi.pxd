@@ -11,6 +11,7 @@ cdef enum:
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
+    GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
 
 cdef struct offset_t:
     # What is subtracted from an operand's numbers: one for each row of A or column of B, or (step 0) one for all.
@@ -168,6 +169,10 @@ cdef struct stack_t:
     # vector of a row of C.
     Py_ssize_t panels, panel_a, panel_c
     int tail
+    int raw                         # C is of the type that is computed with, where that is not what is stored
+    const offset_t* offsets         # bytes with 32-bit sums: of A and B, ...
+    Py_ssize_t row, column          # ... and the first row and column of C here, for them
+    Py_ssize_t size_ab, size_c      # bytes of a component in memory
     Py_ssize_t touch_a, touch_b, touch_c    # bytes of each operand to fetch before they are needed (0: none) ...
     Py_ssize_t ahead_a, ahead_b, ahead_c    # ... and how far ahead
 
@@ -203,7 +208,7 @@ cdef struct kernels_t:
     peak_t peak
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
     gemv_t gemv_narrow    # the same for an output of at most one vector
-    gemv_t gemv_columns   # B's rows adjacent: one dot product a column
+    gemv_t gemv_columns   # B's rows adjacent: one dot product a column (k up to GEMV_CHUNK where x is converted)
     dots_t dots[MAX_DOTS + 1]
     int dot_columns       # that a kernel takes at a time: a multiple for each of them
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors

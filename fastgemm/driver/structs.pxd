@@ -9,7 +9,6 @@ cdef enum:
     FAMILY_DOTS = 3
     DOTS_STEPS = 64         # of k, of which blocks are whole multiples there
     DOTS_L1 = 24 << 10      # bytes of B's columns that all rows pass over: beside four rows of A in 48 KiB
-    GEMV_CHUNK = 8192       # elements of x or y that gemv copies at a time where they are strided
 
 cdef enum:
     SPLIT_M = 0

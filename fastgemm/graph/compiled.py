@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from ..threads import allowed
 from ..threads import threads as limited
-from . import passes
+from . import passes, reference
 from .ir import Graph, GraphError
 from .rules import Array
-from .steps import Program
+from .steps import Frame, Program
 
 # Workspaces that a compiled graph keeps between calls.  More calls at a time get more, which are given back.
 KEPT = 4
@@ -44,7 +43,8 @@ class CompiledGraph:
         self._program = Program(self.graph)
         self.workspace_bytes = self._program.plan.total
         # Its methods are atomic: there is no lock that a fork could find taken.  When it is full the oldest falls out.
-        self._free: deque[list[Array | None]] = deque(maxlen=workspaces)
+        self._free: deque[Frame] = deque(maxlen=workspaces)
+        self._handed_on = [name for name in self.graph.outputs if self.graph.producer(name) is None]
 
     def __call__(self, inputs: Mapping[str, ArrayLike] | None = None, /, *, out: Any = None, **named: ArrayLike) -> Any:
         """Compute the outputs.
@@ -70,30 +70,42 @@ class CompiledGraph:
 
     def run(self, inputs: Mapping[str, ArrayLike], out: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """Compute the outputs and return them by their names; as calling it otherwise."""
-        read = self._inputs(inputs)
+        read = {
+            name: array if array.flags.c_contiguous and array.flags.aligned else np.require(array, None, ["C", "A"])
+            for name, array in reference.given(self.graph, inputs).items()
+        }
         asked = out or {}
-        unknown = sorted(set(asked) - set(self.graph.outputs))
+        unknown = asked and sorted(set(asked) - set(self.graph.outputs))
         if unknown:
             raise GraphError(f"the graph has no output {unknown[0]!r}; its outputs are {', '.join(self.graph.outputs)}")
         written = {name: self._output(name, asked.get(name), read, asked) for name in self.graph.outputs}
         arrays = {**read, **{root: written[name] for root, name in self._program.made.items()}}
         try:
-            table = self._free.pop()
+            frame = self._free.pop()
         except IndexError:
-            table = self._program.table()
-        filled = self._program.bound(table, arrays)
-        limit = nullcontext() if self.threads is None else limited(self.threads)
-        with limit, np.errstate(all="ignore"):
-            for step in self._program.steps:
-                step.run([filled[at] for at in step.reads], filled[step.writes], step.attributes)
-        for name in self.graph.outputs:
-            if self.graph.producer(name) is None:
-                np.copyto(written[name], filled[self._program.numbers[name]])
-        self._free.append(table)
+            frame = self._program.frame()
+        filled = self._run(frame, arrays)
+        for name in self._handed_on:
+            np.copyto(written[name], filled[self._program.numbers[name]])
+        self._free.append(frame)
         for name, array in asked.items():
             if written[name] is not array:
                 np.copyto(array, written[name])
-        return {name: asked.get(name, written[name]) for name in self.graph.outputs}
+                written[name] = array
+        return written
+
+    def _run(self, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
+        # Both contexts together cost as much as all the rest of a call of a small network: only where they are needed.
+        if self.threads is not None:
+            with limited(self.threads):
+                return self._unwarned(frame, arrays)
+        return self._unwarned(frame, arrays)
+
+    def _unwarned(self, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
+        if self._program.quiet:
+            return self._program.run(frame, arrays)
+        with np.errstate(all="ignore"):
+            return self._program.run(frame, arrays)
 
     def explain(self) -> str:
         """Return what runs: the passes and what each changed, the steps, and the buffers."""
@@ -114,24 +126,6 @@ class CompiledGraph:
         if len(self.graph.outputs) != 1:
             raise GraphError(f"out must name its arrays: the graph has outputs {', '.join(self.graph.outputs)}")
         return {self.graph.outputs[0]: out}
-
-    def _inputs(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
-        unknown = sorted(set(inputs) - set(self.graph.inputs))
-        if unknown:
-            raise GraphError(f"the graph has no input {unknown[0]!r}; its inputs are {', '.join(self.graph.inputs)}")
-        found = {}
-        for name in self.graph.inputs:
-            if name not in inputs:
-                raise GraphError(f"input {name!r} is missing")
-            value, array = self.graph.values[name], np.asarray(inputs[name])
-            if array.dtype != value.dtype or array.shape != value.shape:
-                raise GraphError(f"input {name!r} is {array.dtype} {array.shape}, not {value.dtype} {value.shape}")
-            found[name] = (
-                array
-                if array.flags.c_contiguous and array.flags.aligned
-                else np.require(array, value.dtype, ["C", "A"])
-            )
-        return found
 
     def _output(self, name: str, given: Any, read: Mapping[str, Array], asked: Mapping[str, Array]) -> Array:
         """Return the array that the program fills: the caller's where nothing else needs its memory meanwhile."""

@@ -20,7 +20,8 @@ def explain(graph: Graph, program: Program, log: Sequence[Applied]) -> str:
     lines += ["", "steps:"]
     for at, step in enumerate(program.steps):
         where = _where(program, program.places[step.node.output].root)
-        lines.append(f"  {at:>3}  {step.node}  {graph.value(step.node.output).shape} in {where}")
+        how = f" [{step.runner.how}]" if step.runner.how else ""
+        lines.append(f"  {at:>3}  {step.node}  {graph.value(step.node.output).shape} in {where}{how}")
     constants = sum(value.nbytes for value in graph.values.values() if value.is_constant)
     lines += ["", f"workspace: {program.plan.total} bytes a call; constants: {constants} bytes"]
     for name, offset in program.plan.offsets.items():

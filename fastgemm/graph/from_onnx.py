@@ -115,7 +115,7 @@ def _write(write: Writer, model: onnx_file.Model, known: dict[str, Tensor | None
         node = OnnxNode(onnx, proto, [known[name] for name in proto.input], model.opset)
         try:
             made = emit(write, node)
-        except (Unsupported, ValueError, TypeError, IndexError) as error:
+        except (Unsupported, ValueError, TypeError, IndexError, OverflowError) as error:
             problems.append(f"{label}: {error}")
             lost.update(proto.output)
             continue

@@ -253,6 +253,9 @@ class Graph:
             spec = ops.infer(node.op, self.specs(node), attributes)
         except (ValueError, TypeError) as error:
             raise GraphError(f"{node.label}: {error}") from None
+        scale = self.values[node.inputs[1]].data if node.op == "quantize" else None
+        if scale is not None and not (np.isfinite(scale) & (scale > 0)).all():
+            raise GraphError(f"{node.label}: its scale must be finite and above zero")
         value = self.values[node.output]
         if value.spec != spec:
             raise GraphError(f"{node.label} makes {spec.dtype} {spec.shape}, its output is declared as {value}")

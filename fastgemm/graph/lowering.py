@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import registry
-from ..chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
-from ..packed import pack
+from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Product, Ref, Rows
+from ..heuristic_packed import MAX_BYTES_K
+from ..packed import PackedMatrix, pack
 from . import ops
 from .ir import Node, Value
 from .rowwise import ROWS, Unfit, joined
@@ -54,6 +55,11 @@ class Lowering:
         Of the values that are not made inside: their strides in bytes.
     block : int
         Rows of an item.
+
+    Attributes
+    ----------
+    sources : list of str or ndarray
+        What each slot of the chain holds: a value, by its name, or a constant in another type than the graph's.
     """
 
     def __init__(
@@ -62,14 +68,14 @@ class Lowering:
         self.nodes, self.values, self.strides = nodes, values, strides
         self.result = nodes[-1].output
         inner = {node.output for node in nodes[:-1]}
-        outside = dict.fromkeys(name for node in nodes for name in node.inputs if name not in inner)
-        self.slots = {name: at for at, name in enumerate((*outside, self.result))}
+        self._outer = {self.result, *(name for node in nodes for name in node.inputs)} - inner
         self.shape = values[self.result].shape
         self.geometry = self._geometry(block)
+        self.sources: list[str | Array] = []
+        self._slots: dict[str, int] = {}
         self._members: list[Any] = []
         self._scratch = Scratch()
-        # Arrays that the chain reads beside those of the graph: constants in another type.
-        self.extra: list[Array] = []
+        self._packs = True
 
     def _geometry(self, block: int) -> Geometry:
         lead, rows = self.shape[:-2], self.shape[-2]
@@ -81,7 +87,7 @@ class Lowering:
         return Geometry(tuple(size for size in lead if size != 1), rows, min(block, rows), False)
 
     def _row_wise(self) -> list[tuple[str, Value]]:
-        named = [(name, self.values[name]) for name in self.slots]
+        named = [(name, self.values[name]) for name in self._outer]
         return [(name, value) for name, value in named if value.shape[:-1] == self.shape[:-1]]
 
     def _is_even(self, name: str) -> bool:
@@ -98,21 +104,38 @@ class Lowering:
         Unfit, RuntimeError
             If kernels do not take it, or there are none: what it stands for must be run node by node.
         """
-        now = self._outside(self.nodes[0].inputs[0])
-        for node, after in zip(self.nodes, (*self.nodes[1:], None), strict=True):
-            now = self._node(node, now, after)
+        self._lower()
         members, scratch = self._scratch.placed(self._members, self.geometry.block)
         geometry = self.geometry
         blocks = -(-geometry.rows // geometry.block)
-        if len(geometry.lead) > 2:
-            raise Unfit(f"{len(geometry.lead)} leading axes: a chain counts two and its blocks of rows")
         return Chain(members, (*geometry.lead, blocks), geometry.rows, geometry.block, scratch)
 
-    def arrays(self, given: Mapping[str, Array]) -> list[Array]:
-        """Return the arrays of a run by their slots."""
-        return [*(given[name] for name in self.slots), *self.extra]
+    def misfit(self) -> str | None:
+        """Return why kernels do not take it, as `chain` would raise it; nothing is packed, and no chain is made."""
+        self._packs = False
+        try:
+            self._lower()
+        except Unfit as why:
+            return str(why)
+        return None
+
+    def _lower(self) -> None:
+        if len(self.geometry.lead) > 2:
+            raise Unfit(f"{len(self.geometry.lead)} leading axes: a chain counts two and its blocks of rows")
+        now = self._outside(self.nodes[0].inputs[0])
+        for node, after in zip(self.nodes, (*self.nodes[1:], None), strict=True):
+            now = self._node(node, now, after)
+        if len(self.sources) > SLOTS:
+            raise Unfit(f"{len(self.sources)} arrays: a chain takes {SLOTS}")
 
     # ---- operands ---------------------------------------------------------------------------------------------------
+
+    def _slot(self, name: str) -> int:
+        """Return a value's slot, handed out when it is first asked for: weights that are packed need none."""
+        if name not in self._slots:
+            self._slots[name] = len(self.sources)
+            self.sources.append(name)
+        return self._slots[name]
 
     def _operand(self, name: str) -> _Operand:
         value, strides = self.values[name], self.strides[name]
@@ -124,9 +147,9 @@ class Lowering:
             column = value.dtype.itemsize
         if self.geometry.joined:
             axes = [(size, step) for size, step in zip(shape[:-1], steps[:-1], strict=True) if size != 1]
-            return _Operand(self.slots[name], value.dtype.name, (), axes[-1][1] if axes else row, column)
+            return _Operand(self._slot(name), value.dtype.name, (), axes[-1][1] if axes else row, column)
         kept = tuple(step for step, size in zip(lead, self.shape[:-2], strict=True) if size != 1)
-        return _Operand(self.slots[name], value.dtype.name, kept, row, column)
+        return _Operand(self._slot(name), value.dtype.name, kept, row, column)
 
     def _outside(self, name: str) -> Ref:
         """Rows of the item."""
@@ -143,19 +166,18 @@ class Lowering:
             _, _, lead, row, column = self._operand(name)
         if value.shape[-1] == 1:
             column = value.dtype.itemsize
-        return Ref(self.slots[name], value.dtype.name, 0, (*lead, 0), row, column)
+        return Ref(self._slot(name), value.dtype.name, 0, (*lead, 0), row, column)
 
     def _vector(self, name: str, wanted: str) -> Ref:
         """A number for each column."""
         value = self.values[name]
         if value.dtype.name == wanted:
-            return Ref(
-                self.slots[name], wanted, 0, (), 0, self.strides[name][-1] if value.size > 1 else value.dtype.itemsize
-            )
+            step = self.strides[name][-1] if value.size > 1 else value.dtype.itemsize
+            return Ref(self._slot(name), wanted, 0, (), 0, step)
         if value.data is None:
             raise Unfit(f"{name} is {value.dtype}, and known only when the chain runs")
-        self.extra.append(np.ascontiguousarray(value.data, wanted).reshape(-1))
-        return Ref(len(self.slots) + len(self.extra) - 1, wanted, 0, (), 0, np.dtype(wanted).itemsize)
+        self.sources.append(np.ascontiguousarray(value.data, wanted).reshape(-1))
+        return Ref(len(self.sources) - 1, wanted, 0, (), 0, np.dtype(wanted).itemsize)
 
     def _target(self, last: bool, columns: int, dtype: str) -> Ref:
         """Where a member writes: the output, if it is the last and makes its type; else scratch."""
@@ -213,42 +235,47 @@ class Lowering:
         beside = self._as(self._outside(terms["residual"]), columns, kind) if "residual" in terms else None
         activation = self._finish("", node)
         finish = Finish(activation, bias, beside) if terms or activation else None
-        b: Any = self._matrix(weight.name)
-        if weight.data is not None and len(weight.shape) == 2:
-            packed = pack(weight.data, rows=self.geometry.block)
-            b = packed if packed.panels is not None else b
+        b = self._weight(weight, 0)
         c = self._target(last, columns, wanted)
         self._adjacent(c, beside)
         self._members.append(Product(columns, weight.shape[-2], a, b, c, finish))
         return c
 
+    def _weight(self, weight: Value, zero: int) -> Ref | PackedMatrix:
+        """Return a right operand: packed where it is known."""
+        if weight.data is not None and len(weight.shape) == 2 and not zero:
+            if not self._packs:
+                return Ref(SCRATCH, weight.dtype.name)
+            packed = pack(weight.data, rows=self.geometry.block)
+            if packed.panels is not None:
+                return packed
+        return self._matrix(weight.name)._replace(zero=zero)
+
     def _bytes(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
         """A product of bytes: its sums are scaled where they lie, to floats or to bytes again."""
         kind = self.values[node.output].dtype.name
         weight = self.values[node.inputs[1]]
-        b: Any = self._matrix(weight.name)._replace(zero=int(node.attributes["b_zero"]))
-        if weight.data is not None and len(weight.shape) == 2 and not b.zero:
-            packed = pack(weight.data, rows=self.geometry.block)
-            b = packed if packed.panels is not None else b
+        b = self._weight(weight, int(node.attributes["b_zero"]))
         x = x._replace(zero=int(node.attributes["a_zero"]))
         inner = weight.shape[-2]
         terms = {name: self.values[read] for name, read in zip(node.attributes["terms"], node.inputs[2:], strict=True)}
         scale, shift = (None if (one := terms.get(name)) is None else one.data for name in ("scale", "bias"))
         if scale is None or ("bias" in terms and shift is None):
             raise Unfit("scales and bias are known only when the chain runs")
+        if inner > MAX_BYTES_K:
+            raise Unfit(f"bytes are multiplied up to {MAX_BYTES_K} columns, not {inner}")
         activation = self._finish("", node)
         if kind != "float32" and (activation is None or activation[0] == "relu"):
             y_scale, zero = float(np.float32(node.attributes["y_scale"])), int(node.attributes["y_zero"])
             c = self._target(last, columns, kind)._replace(zero=zero)
-            shift = None if shift is None else (shift / y_scale).astype(np.float32)
+            with np.errstate(all="ignore"):
+                scale, shift = (None if x is None else (x / y_scale).astype(np.float32) for x in (scale, shift))
             low = None if activation is None else zero
-            self._members.append(
-                Product(columns, inner, x, b, c, scale=(scale / y_scale).astype(np.float32), shift=shift, low=low)
-            )
+            self._members.append(Product(columns, inner, x, b, c, scale=_finite(scale), shift=_finite(shift), low=low))
             return c._replace(zero=0)
         bias = self._vector(terms["bias"].name, "float32") if "bias" in terms else None
         c = self._target(last, columns, "float32")
-        self._members.append(Product(columns, inner, x, b, c, Finish(activation, bias), scale=scale))
+        self._members.append(Product(columns, inner, x, b, c, Finish(activation, bias), scale=_finite(scale)))
         if kind == "float32":
             return c
         made = self._target(last, columns, kind)
@@ -305,3 +332,9 @@ class Lowering:
     def _mask(self, name: str, columns: int) -> Ref:
         mask = self._outside(name)
         return mask if mask.dtype == "float32" else self._as(mask, columns, "float32")
+
+
+def _finite(numbers: Array | None) -> Array | None:
+    if numbers is not None and not np.isfinite(numbers).all():
+        raise Unfit("scales and shifts of bytes that are not finite")
+    return numbers

@@ -58,10 +58,11 @@ def relu(write: Writer, node: OnnxNode) -> list[Tensor]:
 def clip(write: Writer, node: OnnxNode) -> list[Tensor]:
     """Bounds that are attributes before version 11, operands since; either may be left out."""
     x = node.input(0)
-    bounds: list[float | None] = []
+    bounds: list[float | int | None] = []
     for at, name in ((1, "min"), (2, "max")):
         given = node.optional(at)
-        bounds.append(node.attribute(name) if given is None else float(known(given, name).reshape(())))
+        # As Python's numbers: whole ones have more digits than a float.
+        bounds.append(node.attribute(name) if given is None else known(given, name).reshape(()).item())
     low, high = bounds
     if low is not None and high is not None and rules.is_float(x.dtype):
         return [write.apply("clip", x, p=float(low), q=float(high))]
@@ -71,7 +72,7 @@ def clip(write: Writer, node: OnnxNode) -> list[Tensor]:
 
 
 def power(write: Writer, node: OnnxNode) -> list[Tensor]:
-    """Squares and roots as such; other exponents in the base's type."""
+    """Squares and roots as such; others in the base's type, whole numbers to other powers in the exponent's or f8."""
     x, exponent = node.input(0), node.input(1)
     data = exponent.value.data
     if data is not None and data.size == 1 and len(exponent.shape) <= len(x.shape):
@@ -79,9 +80,14 @@ def power(write: Writer, node: OnnxNode) -> list[Tensor]:
             return [write.apply("mul", x, x)]
         if data.item() == 0.5 and rules.is_float(x.dtype):
             return [write.apply("sqrt", x)]
-    if exponent.dtype != x.dtype:
-        exponent = write.apply("cast", exponent, dtype=x.dtype)
-    return [write.apply("pow", x, exponent)]
+    kind = x.dtype
+    if not rules.is_float(x.dtype):
+        # NumPy has no negative powers of whole numbers; the result is cut off, as by a cast in C.
+        plain = not rules.is_float(exponent.dtype) and data is not None and bool((data >= 0).all())
+        kind = x.dtype if plain else np.dtype("f8")
+    base, power_ = (one if one.dtype == kind else write.apply("cast", one, dtype=kind) for one in (x, exponent))
+    made = write.apply("pow", base, power_)
+    return [made if made.dtype == x.dtype else write.apply("cast", made, dtype=x.dtype)]
 
 
 def gelu(write: Writer, node: OnnxNode) -> list[Tensor]:

@@ -91,15 +91,15 @@ def given(graph: Graph, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
     GraphError
         If one is missing, unknown, or of another shape or type.
     """
-    unknown = sorted(set(inputs) - set(graph.inputs))
-    if unknown:
-        raise GraphError(f"the graph has no input {unknown[0]!r}; its inputs are {', '.join(graph.inputs)}")
+    if len(inputs) != len(graph.inputs) or not all(name in inputs for name in graph.inputs):
+        for name in sorted(set(inputs) - set(graph.inputs)):
+            raise GraphError(f"the graph has no input {name!r}; its inputs are {', '.join(graph.inputs)}")
+        missing = next(name for name in graph.inputs if name not in inputs)
+        raise GraphError(f"input {missing!r} is missing")
     found = {}
     for name in graph.inputs:
-        if name not in inputs:
-            raise GraphError(f"input {name!r} is missing")
         value, array = graph.values[name], np.asarray(inputs[name])
-        if array.dtype != value.dtype or array.shape != value.shape:
+        if array.shape != value.shape or (array.dtype is not value.dtype and array.dtype != value.dtype):
             raise GraphError(f"input {name!r} is {array.dtype} {array.shape}, not {value.dtype} {value.shape}")
         found[name] = array
     return found

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from .. import registry
+from ..chain import SLOTS
 from . import ops
 from .ir import Node, Value
 
@@ -29,11 +32,14 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
     if node.op == "qlinear":
         return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
     if node.op == "quantize":
-        return reads[0].dtype.name in ROW_TYPES and all(value.is_constant and value.size == 1 for value in reads[1:])
+        one = all(value.is_constant and value.size == 1 for value in reads[1:])
+        return reads[0].dtype.name in ROW_TYPES and one and _is_scale(reads[1])
     if node.op in ("cast", "dequantize"):
         kinds = {reads[0].dtype.name, kind}
         one = all(value.is_constant and value.size == 1 for value in reads[1:])
-        return kinds <= set(ROW_TYPES) and one and (node.op == "dequantize" or kinds <= {"float32", "bfloat16"})
+        if node.op == "dequantize":
+            return kinds <= set(ROW_TYPES) and one and _is_scale(reads[1])
+        return kinds <= {"float32", "bfloat16"}
     if reads[0].dtype != out.dtype:
         return False
     if kind not in _FINISHED and not half:
@@ -51,13 +57,26 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
     return node.op in _MAPS and (not half or kind in ROW_TYPES)
 
 
-def fits(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
-    """Whether all operands of a chain but weights and vectors have its leading axes, at most two of them longer than 1.
+def _is_scale(value: Value) -> bool:
+    return value.data is not None and bool(np.isfinite(value.data).all() and (value.data > 0).all())
 
-    A chain without those can have any number of leading axes: they are rows.
+
+def fits(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
+    """Whether a chain can do all of these nodes: asked of their shapes, and of how many arrays they read.
+
+    All operands but weights and vectors have its leading axes, at most two of them longer than 1.  A chain without
+    those can have any number of leading axes: they are rows.
     """
+    # The first operand, the result, and at most one array for each other operand.
+    arrays = 2 + sum(len(node.inputs) - 1 - _is_packed(node, values) for node in nodes)
     shape = values[nodes[-1].output].shape
-    return joined(nodes, values) or sum(size != 1 for size in shape[:-2]) <= 2
+    return arrays <= SLOTS and (joined(nodes, values) or sum(size != 1 for size in shape[:-2]) <= 2)
+
+
+def _is_packed(node: Node, values: Mapping[str, Value]) -> bool:
+    """Whether a chain keeps the right operand of a product in itself."""
+    weight = values[node.inputs[1]] if node.kind == ops.PRODUCT else None
+    return weight is not None and weight.is_constant and len(weight.shape) == 2 and not node.attributes.get("b_zero")
 
 
 def joined(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:

@@ -1,32 +1,50 @@
 """A program: the steps that a graph runs, and the memory that they run in.
 
 Arrays are numbered: a step names its operands and its result by numbers of one table, which holds constants, views of
-the workspace (made once for each workspace), and what comes from the caller (made at each call).
+the workspace (made once for each workspace), and what comes from the caller (made at each call).  A step that reads and
+writes nothing of the caller's is bound to its arrays once for each workspace as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import ops, planner, storage
 from .ir import Graph, Node
 from .planner import Birth, Death, Placement
-from .rules import Array, Attributes
-from .runners import Runner, runner
+from .rules import Array, Spec
+from .runners import Call, Runner, runner
 from .storage import Place
 
 
 class Step(NamedTuple):
-    """A node that runs: its runner, and the numbers of its operands and its result."""
+    """A node that runs: its runner, the numbers of its operands and its result, and whether all of those are ours."""
 
     node: Node
-    run: Runner
+    runner: Runner
     reads: tuple[int, ...]
     writes: int
-    attributes: Attributes
+    ours: bool
+
+
+class Frame(NamedTuple):
+    """A workspace: its table, None for what the caller gives, and the calls of steps that have been bound to it."""
+
+    table: list[Array | None]
+    calls: list[Call | None]
+
+
+class _Given(NamedTuple):
+    """A number of the table that is an array of the caller's, or a view of one where it is not `whole`."""
+
+    number: int
+    root: str
+    whole: bool
+    place: Place
+    spec: Spec
 
 
 class Program:
@@ -45,12 +63,27 @@ class Program:
         self.made = {self.places[name].root: name for name in graph.outputs if graph.producer(name) is not None}
         self.plan: Placement = planner.place(self._lives())
         self.numbers = {name: at for at, name in enumerate(self.places)}
+        self._given = [self._from_caller(name) for name, place in self.places.items() if self._is_given(place.root)]
         self.steps = [self._step(node) for node in self.nodes]
+        self.quiet = all(step.runner.quiet for step in self.steps)
+
+    def _is_given(self, root: str) -> bool:
+        return root in self.given or root in self.made
+
+    def _from_caller(self, name: str) -> _Given:
+        place, value = self.places[name], self.graph.values[name]
+        # The caller's array may have another shape and order than a value that is as whole as it is.
+        order = storage.in_order(value.shape, value.dtype.itemsize)
+        same = storage.lengths(value.shape, place.strides) == storage.lengths(value.shape, order)
+        known_as = self.given.get(place.root, self.made.get(place.root))
+        whole = place.root == name == known_as and same
+        return _Given(self.numbers[name], place.root, whole, place, value.spec)
 
     def _step(self, node: Node) -> Step:
-        reads = tuple(self.numbers[name] for name in node.inputs)
-        attributes = ops.attributes_of(ops.op(node.op), node.attributes)
-        return Step(node, runner(self.graph, node), reads, self.numbers[node.output], attributes)
+        numbers = [self.numbers[name] for name in (*node.inputs, node.output)]
+        ours = not any(self._is_given(self.places[name].root) for name in (*node.inputs, node.output))
+        *reads, writes = numbers
+        return Step(node, runner(self.graph, node, self.places), tuple(reads), writes, ours)
 
     def in_workspace(self, root: str) -> bool:
         """Whether an array is planned, not the caller's and no constant."""
@@ -87,8 +120,8 @@ class Program:
             ):
                 yield place.root
 
-    def table(self) -> list[Array | None]:
-        """Return a table with a workspace of its own; what the caller gives is None."""
+    def frame(self) -> Frame:
+        """Return a workspace."""
         block = aligned(self.plan.total)
         found: list[Array | None] = []
         for name, place in self.places.items():
@@ -100,18 +133,21 @@ class Program:
                 found.append(np.ndarray(value.shape, value.dtype, block, start, place.strides))
             else:
                 found.append(None)
-        return found
+        return Frame(found, [None] * len(self.steps))
 
-    def bound(self, table: list[Array | None], arrays: Mapping[str, Array]) -> list[Array]:
-        """Return a table completed by the caller's arrays, which are in C order."""
-        filled = []
-        for (name, place), known in zip(self.places.items(), table, strict=True):
-            if known is None:
-                # The caller's array may have the shape and the order of a view of the root, as whole as the root is.
-                base, spec = arrays[place.root], self.graph.values[name].spec
-                own = place.root == name and base.shape == spec.shape and base.strides == place.strides
-                known = base if own else storage.seen(base, place, spec)
-            filled.append(known)
+    def run(self, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
+        """Run the steps; return the table, completed by the caller's arrays (by their roots), which are in C order."""
+        filled: list[Any] = frame.table.copy()
+        for number, root, whole, place, spec in self._given:
+            filled[number] = arrays[root] if whole else storage.seen(arrays[root], place, spec)
+        calls = frame.calls
+        for at, (_, runs, reads, writes, ours) in enumerate(self.steps):
+            call = calls[at]
+            if call is None:
+                call = runs.bind([filled[number] for number in reads], filled[writes])
+                if ours:
+                    calls[at] = call
+            call()
         return filled
 
 

@@ -105,8 +105,11 @@ def reshaped(
     return tuple(found)
 
 
-def places(graph: Graph) -> dict[str, Place | None]:
-    """Return where every value lies; None for views that strides cannot say, and for what is seen through them."""
+def places(graph: Graph, copied: bool = False) -> dict[str, Place | None]:
+    """Return where every value lies; None for views that strides cannot say, and for what is seen through them.
+
+    With `copied`, their sources are taken to lie in C order, as `passes.copies` will see to: there is no None.
+    """
     found: dict[str, Place | None] = {}
     for value in graph.values.values():
         if graph.producer(value.name) is None:
@@ -116,7 +119,11 @@ def places(graph: Graph) -> dict[str, Place | None]:
         if node.kind == ops.VIEW:
             source = found[node.inputs[0]]
             spec = graph.values[node.inputs[0]].spec
-            found[node.output] = None if source is None else view(node, source, spec, value.spec)
+            made = None if source is None else view(node, source, spec, value.spec)
+            if made is None and copied:
+                dense = Place(node.inputs[0], 0, in_order(spec.shape, spec.dtype.itemsize))
+                made = view(node, dense, spec, value.spec)
+            found[node.output] = made
         else:
             found[node.output] = own(value)
     return found
@@ -145,11 +152,6 @@ def seen(base: Array, place: Place, spec: Spec) -> Array:
     memory = dense(base)
     assert memory is not None
     return np.ndarray(spec.shape, spec.dtype, memory, place.offset, place.strides)
-
-
-def is_adjacent(value: Value, place: Place) -> bool:
-    """Whether the numbers of a row lie side by side."""
-    return not value.shape or value.shape[-1] == 1 or place.strides[-1] == value.dtype.itemsize
 
 
 def lengths(shape: Sequence[int], strides: Sequence[int]) -> list[int]:

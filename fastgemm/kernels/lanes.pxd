@@ -13,6 +13,7 @@ The lanes of rows past `live` repeat the last live row, and the first `dead` of 
 byte outside the operand is touched, and no lane raises a floating-point flag that a live one does not raise.
 """
 
+from fastgemm.kernels.numbers cimport vi32, vi64
 from fastgemm.kernels.simd cimport vf32, vf64
 
 cdef extern from *:
@@ -158,6 +159,37 @@ cdef extern from *:
     #define lane_f32_2_1(v) FG_LANES_f32(v, 0xf5)
     #define lane_f64_2_0(v) FG_LANES_f64(v, 0x00)
     #define lane_f64_2_1(v) FG_LANES_f64(v, 0xff)
+    /* Whole numbers move as floats do. */
+    #define fused_i32(acc, x, y) ((acc) + (x) * (y))
+    #define fused_i64(acc, x, y) ((acc) + (x) * (y))
+    #define pick_i32(v, from) ((vi32)pick_f32((vf32)(v), from))
+    #define low_i32(a, b) ((vi32)low_f32((vf32)(a), (vf32)(b)))
+    #define high_i32(a, b) ((vi32)high_f32((vf32)(a), (vf32)(b)))
+    #define rows_i32_2(a, rs, live, dead) ((vi32)rows_f32_2((const float *)(a), rs, live, dead))
+    #define repeat_i32_2(b) ((vi32)repeat_f32_2((const float *)(b)))
+    #define rows_i32_4(a, rs, live, dead) ((vi32)rows_f32_4((const float *)(a), rs, live, dead))
+    #define repeat_i32_4(b) ((vi32)repeat_f32_4((const float *)(b)))
+    #define rows_i32_8(a, rs, live, dead) ((vi32)rows_f32_8((const float *)(a), rs, live, dead))
+    #define repeat_i32_8(b) ((vi32)repeat_f32_8((const float *)(b)))
+    #define half_i32_0(v) ((vi32)half_f32_0(v))
+    #define half_i32_1(v) ((vi32)half_f32_1(v))
+    #define lane_i32_4_0(v) ((vi32)lane_f32_4_0(v))
+    #define lane_i32_4_1(v) ((vi32)lane_f32_4_1(v))
+    #define lane_i32_4_2(v) ((vi32)lane_f32_4_2(v))
+    #define lane_i32_4_3(v) ((vi32)lane_f32_4_3(v))
+    #define lane_i32_2_0(v) ((vi32)lane_f32_2_0(v))
+    #define lane_i32_2_1(v) ((vi32)lane_f32_2_1(v))
+    #define pick_i64(v, from) ((vi64)pick_f64((vf64)(v), from))
+    #define low_i64(a, b) ((vi64)low_f64((vf64)(a), (vf64)(b)))
+    #define high_i64(a, b) ((vi64)high_f64((vf64)(a), (vf64)(b)))
+    #define rows_i64_2(a, rs, live, dead) ((vi64)rows_f64_2((const double *)(a), rs, live, dead))
+    #define repeat_i64_2(b) ((vi64)repeat_f64_2((const double *)(b)))
+    #define rows_i64_4(a, rs, live, dead) ((vi64)rows_f64_4((const double *)(a), rs, live, dead))
+    #define repeat_i64_4(b) ((vi64)repeat_f64_4((const double *)(b)))
+    #define half_i64_0(v) ((vi64)half_f64_0(v))
+    #define half_i64_1(v) ((vi64)half_f64_1(v))
+    #define lane_i64_2_0(v) ((vi64)lane_f64_2_0(v))
+    #define lane_i64_2_1(v) ((vi64)lane_f64_2_1(v))
     #endif
     """
     ctypedef int order32
@@ -194,3 +226,33 @@ cdef extern from *:
     vf32 lane_f32_2_1(vf32) nogil
     vf64 lane_f64_2_0(vf64) nogil
     vf64 lane_f64_2_1(vf64) nogil
+    vi32 fused_i32(vi32, vi32, vi32) nogil
+    vi32 pick_i32(vi32, order32) nogil
+    vi32 low_i32(vi32, vi32) nogil
+    vi32 high_i32(vi32, vi32) nogil
+    vi32 rows_i32_2(const unsigned int*, Py_ssize_t rs, int live, int dead) nogil
+    vi32 repeat_i32_2(const unsigned int*) nogil
+    vi32 rows_i32_4(const unsigned int*, Py_ssize_t rs, int live, int dead) nogil
+    vi32 repeat_i32_4(const unsigned int*) nogil
+    vi32 rows_i32_8(const unsigned int*, Py_ssize_t rs, int live, int dead) nogil
+    vi32 repeat_i32_8(const unsigned int*) nogil
+    vi32 half_i32_0(vi32) nogil
+    vi32 half_i32_1(vi32) nogil
+    vi32 lane_i32_4_0(vi32) nogil
+    vi32 lane_i32_4_1(vi32) nogil
+    vi32 lane_i32_4_2(vi32) nogil
+    vi32 lane_i32_4_3(vi32) nogil
+    vi32 lane_i32_2_0(vi32) nogil
+    vi32 lane_i32_2_1(vi32) nogil
+    vi64 fused_i64(vi64, vi64, vi64) nogil
+    vi64 pick_i64(vi64, order64) nogil
+    vi64 low_i64(vi64, vi64) nogil
+    vi64 high_i64(vi64, vi64) nogil
+    vi64 rows_i64_2(const unsigned long long*, Py_ssize_t rs, int live, int dead) nogil
+    vi64 repeat_i64_2(const unsigned long long*) nogil
+    vi64 rows_i64_4(const unsigned long long*, Py_ssize_t rs, int live, int dead) nogil
+    vi64 repeat_i64_4(const unsigned long long*) nogil
+    vi64 half_i64_0(vi64) nogil
+    vi64 half_i64_1(vi64) nogil
+    vi64 lane_i64_2_0(vi64) nogil
+    vi64 lane_i64_2_1(vi64) nogil

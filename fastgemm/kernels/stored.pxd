@@ -2,10 +2,11 @@
 
 ``widen`` reads a vector of numbers, ``widen_part`` the first n with zeros behind them, ``widen_tail`` with the last one
 repeated (so that no dead lane raises a floating-point flag of its own); ``narrow`` writes the first n.  ``widen1`` and
-``narrow1`` do one number.  Halves are rounded to the nearest, ties to even.
+``narrow1`` do one number, ``every`` reads one into all lanes.  Halves are rounded to the nearest, ties to even.
+``long_s8``, ``long_part_s8`` and ``every_long_s8`` widen signed bytes to 32 bits instead of 16.
 """
 
-from fastgemm.kernels.numbers cimport vb8, vi16
+from fastgemm.kernels.numbers cimport vb8, vi16, vi32
 from fastgemm.kernels.simd cimport vf32
 
 cdef extern from *:
@@ -143,6 +144,48 @@ cdef extern from *:
     FASTGEMM_PARTS(bf16, unsigned short, vf32, some_16)
     FASTGEMM_PARTS(s8, signed char, vi16, some_s8)
     #endif
+    static inline vi16 every_s8(const signed char *p) { return ZERO_i16 + (unsigned short)*p; }
+    static inline vb8 every_bool(const unsigned char *p) { return ZERO_b8 | widen1_bool(*p); }
+    static inline vf32 every_bf16(const unsigned short *p) { return (vf32)((vi32)(ZERO_i16 + *p) << 16); }
+    #ifdef __F16C__
+    static inline vf32 every_f16(const unsigned short *p) {
+        const some_16 same = (some_16){0} + *p;
+        return widen_f16((const unsigned short *)&same);
+    }
+    #endif
+
+    typedef int whole_s32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
+    /* (gcc 12 makes a conversion of a vector to one four times as wide number by number.) */
+    static inline vi32 long_s8(const signed char *p) {
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+        return (vi32)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        return (vi32)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    #elif defined(__SSE4_1__)
+        int four;
+        memcpy(&four, p, 4);
+        return (vi32)_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four));
+    #else
+        vi32 v;
+        for (int i = 0; i < (int)sizeof v / 4; i++) v[i] = (unsigned)p[i];
+        return v;
+    #endif
+    }
+    static inline vi32 every_long_s8(const signed char *p) {
+        return (vi32)((whole_s32)(ZERO_b8 | (unsigned char)*p) >> 24);
+    }
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__) && defined(__AVX512VL__)
+    static inline vi32 long_part_s8(const signed char *p, int n) {
+        return (vi32)_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8((__mmask16)(0xffffu >> (16 - n)), p));
+    }
+    #else
+    static inline vi32 long_part_s8(const signed char *p, int n) {
+        signed char some[sizeof(vi32) / 4] = {0};
+        if (n == (int)sizeof some) return long_s8(p);
+        memcpy(some, p, n);
+        return long_s8(some);
+    }
+    #endif
     #define widen_part_bool part_b8
     #define widen_tail_bool part_b8
     static inline void narrow_bool(unsigned char *p, vb8 v, int n) { store_part_b8(p, rounded_bool(v), n); }
@@ -164,6 +207,13 @@ cdef extern from *:
     vb8 widen_tail_bool(const stored_bool*, int) nogil
     vf32 widen_tail_f16(const stored_f16*, int) nogil
     vf32 widen_tail_bf16(const stored_bf16*, int) nogil
+    vi16 every_s8(const stored_s8*) nogil
+    vb8 every_bool(const stored_bool*) nogil
+    vf32 every_f16(const stored_f16*) nogil
+    vf32 every_bf16(const stored_bf16*) nogil
+    vi32 long_s8(const stored_s8*) nogil
+    vi32 long_part_s8(const stored_s8*, int) nogil
+    vi32 every_long_s8(const stored_s8*) nogil
     unsigned short widen1_s8(stored_s8) nogil
     unsigned char widen1_bool(stored_bool) nogil
     float widen1_f16(stored_f16) nogil

@@ -42,7 +42,7 @@ def misfit(problem: Problem) -> str | None:
     >>> misfit(Problem("f32", 8, 8, 8, layout="nt"))
     'only where B has adjacent columns and A adjacent rows or columns'
     """
-    if not registry.is_small(problem.row):
+    if not registry.is_special(problem.row):
         return "only for floating-point and complex numbers of 32 and 64 bits a component"
     if special.shape_of(problem) is None:
         return "only where B has adjacent columns and A adjacent rows or columns"

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ... import cpu
+from ... import cpu, kernels
 from ...heuristic import TEAM_FLOPS
 from ...threads import get_num_threads
 from .. import ops, rowwise, storage
 from ..ir import Graph, Node, Value
-from ..storage import Place
+from ..lowering import Lowering
 
 # The share of L2 that intermediates may take, and the one that weights may: what is read once passes through it too.
 SHARE, WEIGHTS = 0.5, 0.75
@@ -39,13 +39,15 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     size = cpu.caches().l2 if l2 is None else l2
     made: dict[str, Node] = {}
     inside: set[str] = set()
-    places = storage.places(graph)
-    able = {node.output for node in graph.nodes if _is_able(graph, node, places)}
+    if kernels.active_isa() is None:
+        return graph
+    strides = {name: place.strides for name, place in storage.places(graph, copied=True).items() if place is not None}
+    able = {node.output for node in graph.nodes if rowwise.lowers(node, graph.values)}
     for node in graph.nodes:
         if node.output in inside or node.output not in able:
             continue
         run = _run(graph, node, able - inside)
-        while len(run) > 1 and block_of(run, graph.values, count, size) is None:
+        while len(run) > 1 and not _is_fit(run, graph.values, strides, count, size):
             run.pop()
         block = block_of(run, graph.values, count, size)
         # A run without a product is one operation that the epilogues left: there is nothing to keep in a cache for.
@@ -56,17 +58,16 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     return graph.changed(nodes)
 
 
-def _is_able(graph: Graph, node: Node, places: Mapping[str, Place | None]) -> bool:
-    """Whether a node can be a member where its operands lie: only products read and write columns far apart."""
-    if not rowwise.lowers(node, graph.values):
-        return False
-    free = (0, 1) if node.kind == ops.PRODUCT else ()
-    far = [
-        name
-        for at, name in enumerate((*node.inputs, node.output))
-        if at not in free and (place := places[name]) is not None and not storage.is_adjacent(graph.values[name], place)
-    ]
-    return not far
+def _is_fit(
+    run: Sequence[Node],
+    values: Mapping[str, Value],
+    strides: Mapping[str, tuple[int, ...]],
+    threads: int,
+    l2: int,
+) -> bool:
+    """Whether a chain of a run pays, and kernels take it with its operands where they lie."""
+    block = block_of(run, values, threads, l2)
+    return block is not None and Lowering(run, values, strides, block).misfit() is None
 
 
 def _run(graph: Graph, first: Node, able: set[str]) -> list[Node]:

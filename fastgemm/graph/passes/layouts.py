@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ... import registry
 from .. import ops
-from ..ir import Graph
+from ..ir import Graph, Node, Value
 from .copies import copies, count
 
 # Every trial lays out the whole graph; larger ones are left as they are after so many.
@@ -30,12 +31,19 @@ def layouts(graph: Graph) -> Graph:
         if maker is None or source.layout is not None or source.name in graph.outputs or maker.kind not in _WRITE_ANY:
             continue
         perm = node.attributes.get("perm") or tuple(reversed(range(len(source.shape))))
+        if perm[-1] != len(perm) - 1 and not _writes_far(maker, source):
+            continue
         tried = graph.changed(graph.nodes, [replace(source, layout=tuple(perm))])
         trials += 1
         cost = count(copies(tried))[1]
         if cost < best:
             graph, best = tried, cost
     return graph
+
+
+def _writes_far(node: Node, value: Value) -> bool:
+    """Whether what runs a node writes the numbers of a row apart as well: kernels of rows, halves and bytes do not."""
+    return node.kind != ops.ROW and node.op != "qlinear" and value.dtype.name not in registry.HALVES
 
 
 _WRITE_ANY = (ops.PRODUCT, ops.ELEMENTWISE, ops.ROW)

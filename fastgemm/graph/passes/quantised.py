@@ -93,7 +93,8 @@ def _operands(graph: Graph, node: Node) -> _Operands | None:
     if one is None or many is None or None in zeros or not (many.size == 1 or (columns and len(b.shape) == 2)):
         return None
     a_zero, b_zero = (int(zero or 0) for zero in zeros)
-    scale = np.float32(one) * np.broadcast_to(many.astype(np.float32).reshape(-1), b.shape[-1:])
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = np.float32(one) * np.broadcast_to(many.astype(np.float32).reshape(-1), b.shape[-1:])
     bias = None
     if terms:
         bias = graph.values[node.inputs[2]].data
@@ -101,7 +102,8 @@ def _operands(graph: Graph, node: Node) -> _Operands | None:
             return None
     if a_zero and b.data is not None and len(b.shape) == 2 and not b_zero:
         found = -a_zero * b.data.sum(axis=0, dtype=np.int64) * scale.astype("f8")
-        bias = (found if bias is None else found + bias).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bias = (found if bias is None else found + bias).astype(np.float32)
         a_zero = 0
     return _Operands(a.name, b.name, a_zero, b_zero, np.ascontiguousarray(scale), bias)
 

@@ -152,7 +152,7 @@ def _layer_norm(graph: Graph, node: Node) -> Graph | None:
     if minus is None or minus.op != "sub":
         return None
     x, mean = minus.inputs
-    if not _is_mean(graph, mean, x):
+    if not _is_mean(graph, mean, x) or graph.values[x].shape != graph.values[node.output].shape:
         return None
     for number, variance in _plus(graph, root.inputs[0]):
         epsilon, node_of = _number(graph, number), graph.producer(variance)
@@ -197,7 +197,7 @@ def _affine(graph: Graph, node: Node) -> Graph | None:
     """Factor and term of a layer norm, constants for each column."""
     for read, other in (node.inputs, node.inputs[::-1]):
         norm = _made_by(graph, read, "layer_norm")
-        if norm is None or node.op not in ("mul", "add"):
+        if norm is None or node.op not in ("mul", "add") or graph.values[read].shape != graph.values[node.output].shape:
             continue
         columns = _columns(graph, other, graph.values[node.output])
         if columns is None or len(norm.inputs) != (1 if node.op == "mul" else 2):

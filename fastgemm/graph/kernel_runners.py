@@ -1,0 +1,140 @@
+"""Runners of steps that are one call of compiled code: layers, and nodes that run as a chain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import _linear, epilogues, registry
+from ..chain import Chain
+from ..packed import PackedMatrix, pack
+from . import ops
+from .ir import Graph, Node, Value
+from .lowering import Lowering
+from .rules import Array, Attributes
+from .storage import Place
+
+FINISHED = tuple(np.dtype(registry.dtype(name).numpy) for name in registry.FINISHED)
+
+
+def activation_of(attributes: Attributes) -> tuple[Any, ...]:
+    """Return a node's activation as `fastgemm.linear` takes it."""
+    name = attributes.get("activation", "none")
+    return (name, *(attributes.get(key, value) for key, value in registry.epilogue(name).params))
+
+
+class _Term:
+    """A bias or residual as kernels take it; what is known is made ready once."""
+
+    def __init__(self, at: int, value: Value, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
+        self.at, self.shape, self.kind = at, shape, kind
+        self.known = None if value.data is None else self._ready(value.data)
+
+    def __call__(self, x: Sequence[Array]) -> Array:
+        return self._ready(x[self.at]) if self.known is None else self.known
+
+    def _ready(self, array: Array) -> Array:
+        if array.dtype == self.kind and array.shape == self.shape and array.flags.c_contiguous:
+            return array
+        return np.require(np.broadcast_to(array, self.shape), self.kind, ["C", "A"])
+
+
+class Layer:
+    """A product with one weight for all, and what follows it.
+
+    Where the weight is to be packed that is done when it first runs; see `ChainOf` about threads.
+    """
+
+    def __init__(self, node: Node, graph: Graph, level: int) -> None:
+        self.weight, self.level = graph.values[node.inputs[1]], level
+        self.packs, self.node = bool(node.attributes.get("packed")), node
+        what = epilogues.activation(activation_of(node.attributes))
+        self.numbers = what.row.code, what.p, what.q
+        out = graph.values[node.output]
+        self.rows = math.prod(out.shape[:-1])
+        kind = out.dtype if out.dtype in FINISHED else np.dtype(np.float32)
+        terms = dict(zip(node.attributes.get("terms", ()), enumerate(node.inputs[2:], 2), strict=True))
+        self.terms = [
+            _Term(terms[name][0], graph.values[terms[name][1]], shape, kind) if name in terms else None
+            for name, shape in (("bias", out.shape[-1:]), ("residual", out.shape))
+        ]
+        self.packed: PackedMatrix | None = None
+
+    def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
+        a, c = x[0], out
+        if c.ndim != 2:
+            a, c = a.reshape(self.rows, a.shape[-1]), c.reshape(self.rows, c.shape[-1])
+        bias, residual = (None if term is None else term(x) for term in self.terms)
+        code, p, q = self.numbers
+        if not self.packs:
+            return partial(self._plain, x, out, (self.level, a, x[1], c, code, bias, residual, p, q))
+        if self.packed is None:
+            assert self.weight.data is not None
+            self.packed = pack(self.weight.data, rows=self.rows)
+        assert self.packed.panels is not None
+        return partial(_linear.packed_into, self.level, a, self.packed.panels, c, code, bias, residual, p, q)
+
+    def _plain(self, x: Sequence[Array], out: Array, given: tuple[Any, ...]) -> None:
+        if not _linear.product_into(*given):
+            row = ops.op(self.node.op)
+            np.copyto(out, row.meaning(x, ops.attributes_of(row, self.node.attributes)))
+
+
+class ChainOf:
+    """Nodes as one chain, which is made, and its weights packed, when it first runs.
+
+    Two threads that come first at once both make one, and one is kept: nobody waits, and a fork finds no lock.
+
+    Parameters
+    ----------
+    nodes, values, block
+        As `Lowering` takes them.
+    inputs : sequence of str
+        What the operands are called in `values`.
+    places : sequence of Place
+        Where the operands lie, and the result.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        values: Mapping[str, Value],
+        inputs: Sequence[str],
+        places: Sequence[Place],
+        block: int,
+    ) -> None:
+        self.result = nodes[-1].output
+        self.operands = {name: at for at, name in enumerate((*inputs, self.result))}
+        strides = {name: value.data.strides for name, value in values.items() if value.data is not None}
+        strides |= {name: place.strides for name, place in zip(self.operands, places, strict=True)}
+        self._asked = nodes, values, strides, block
+        self.made: tuple[Chain, list[Array | None], list[tuple[int, int]]] | None = None
+
+    def misfit(self) -> str | None:
+        """Return why kernels do not take it; None where they do."""
+        return Lowering(*self._asked).misfit()
+
+    def _make(self) -> tuple[Chain, list[Array | None], list[tuple[int, int]]]:
+        lowered = Lowering(*self._asked)
+        chain = lowered.chain()
+        values = self._asked[1]
+        known = [values[one].data if isinstance(one, str) else one for one in lowered.sources]
+        late = [
+            (slot, self.operands[name])
+            for slot, name in enumerate(lowered.sources)
+            if isinstance(name, str) and known[slot] is None
+        ]
+        return chain, known, late
+
+    def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
+        if self.made is None:
+            self.made = self._make()
+        chain, known, late = self.made
+        arrays: list[Any] = known.copy()
+        for slot, at in late:
+            arrays[slot] = x[at] if at < len(x) else out
+        return partial(chain.run, arrays)

@@ -1,0 +1,195 @@
+"""Compiled graphs at the edge of what kernels take: strides, many arrays, types and scales that they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_samples import inputs_of, numbers
+from oracle import dtype_of
+
+from fastgemm import epilogues, kernels
+from fastgemm import graph as fg
+from fastgemm.chain import SLOTS
+from fastgemm.graph import Builder, GraphError, Tensor, passes, reference
+from fastgemm.heuristic_packed import MAX_BYTES_K
+
+kernels_run = pytest.mark.skipif(kernels.active_isa() is None, reason="no kernels run on this CPU")
+
+
+def compiled(build: Builder, bound: float = 1e-5, fusion: str = "full") -> fg.CompiledGraph:
+    """Compile what was built, and compare what it gives with the reference."""
+    graph = build.graph()
+    made = fg.compile(graph, fusion=fusion)
+    inputs = inputs_of(graph)
+    want, got = reference.run(graph, inputs), made.run(inputs)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name].astype("f8"), array.astype("f8"), rtol=bound, atol=bound)
+    return made
+
+
+@kernels_run
+@pytest.mark.parametrize("single", [True, False])
+def test_turned_results_are_finished_by_kernels(single: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product whose result is stored as its reader wants it: NumPy's gelu would take twelve times as long."""
+    build = Builder()
+    x = build.input("x", (3, 4, 6, 5), "float32")
+    weight = build.constant(numbers((5, 8), "f4")) if single else build.input("w", (3, 4, 5, 8), "float32")
+    made = build.apply("gelu", x @ weight)
+    build.output(made.transpose(0, 2, 1, 3).reshape(3, 6, 32), "y")
+    graph = build.graph()
+    ready = fg.compile(graph, fusion="fine")
+    assert [value.layout for value in ready.graph.values.values() if value.layout] == [(0, 2, 1, 3)]
+    inputs = inputs_of(graph)
+    want = reference.run(graph, inputs)["y"]
+
+    def refuse(name: str) -> Any:
+        raise AssertionError(f"{name} by NumPy")
+
+    monkeypatch.setattr(epilogues, "meaning", refuse)
+    np.testing.assert_allclose(ready.run(inputs)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_more_arrays_than_a_chain_takes(known: bool) -> None:
+    build = Builder()
+    h = build.input("x", (64, 8), "float32")
+    for at in range(SLOTS + 6):
+        weight, bias = numbers((8, 8), "f4", at) / np.float32(3), numbers((8,), "f4", at)
+        h = build.relu(h @ weight + (bias if known else build.input(f"b{at}", (8,), "float32")))
+    build.output(h, "y")
+    made = compiled(build, 1e-3)
+    assert 1 <= len(made.graph.nodes) <= 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_sums_of_halves_that_stay_float32(dtype: str, known: bool, bias: bool) -> None:
+    build = Builder()
+    x = build.input("x", (6, 5), dtype)
+    weight = build.constant(numbers((5, 7), dtype)) if known else build.input("w", (5, 7), dtype)
+    made = build.apply("matmul", x, weight, dtype="float32")
+    build.output(build.relu(made + numbers((7,), "f4") if bias else made), "y")
+    assert compiled(build).graph.values["y"].dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool"])
+def test_products_of_whole_numbers_by_a_constant(dtype: str) -> None:
+    build = Builder()
+    x = build.input("x", (6, 5), dtype)
+    weight = numbers((5, 7), "f8").astype(dtype)
+    if dtype == "uint8":
+        build.output(build.apply("matmul_integer", x, build.constant(weight)), "y")
+    else:
+        build.output(x @ weight, "y")
+    compiled(build)
+
+
+def bytes_layer(build: Builder, x: Tensor, n: int) -> Tensor:
+    """Return a product of bytes with a constant weight, and a relu."""
+    k = x.shape[-1]
+    weight = build.constant(np.random.default_rng(k).integers(-100, 100, (k, n)).astype("i1"))
+    left = build.dequantize(x, np.float32(0.1), np.uint8(3))
+    return build.relu(left @ build.dequantize(weight, np.float32(0.02), np.int8(0)))
+
+
+@pytest.mark.parametrize("perm", [(1, 0, 2), (0, 2, 1), (2, 1, 0)])
+@pytest.mark.parametrize("again", [True, False])
+def test_bytes_turned(perm: tuple[int, ...], again: bool) -> None:
+    build = Builder()
+    made = bytes_layer(build, build.input("x", (4, 6, 32), "uint8"), 24)
+    if again:
+        made = build.quantize(made, np.float32(0.7), np.uint8(9))
+    build.output(made.transpose(*perm), "y")
+    assert "qlinear" in [node.op for node in compiled(build, 1e-4).graph.nodes]
+
+
+def test_bytes_of_many_columns() -> None:
+    """Too many for one block of k."""
+    build = Builder()
+    build.output(bytes_layer(build, build.input("x", (2, MAX_BYTES_K + 8), "uint8"), 3), "y")
+    made = compiled(build, 1e-4)
+    if kernels.active_isa() is not None:
+        assert f"by NumPy: bytes are multiplied up to {MAX_BYTES_K} columns" in made.explain()
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
+def test_scales_that_are_none(scale: float) -> None:
+    build = Builder()
+    build.output(build.quantize(build.input("x", (4, 14), "float32"), np.float32(scale), np.uint8(3)), "y")
+    with pytest.raises(GraphError, match=r"'y'.*its scale must be finite and above zero"):
+        build.graph()
+    # A channel of zeros may well have been given the scale zero.
+    for columns in (1, 14):
+        build = Builder()
+        scales = np.full(columns, scale, "f4")
+        real = build.dequantize(build.input("x", (4, 14), "uint8"), scales, np.zeros(columns, "u1"), axis=-1)
+        build.output(real, "y")
+        compiled(build)
+
+
+def test_products_of_bytes_whose_scales_overflow() -> None:
+    build = Builder()
+    x = build.dequantize(build.input("x", (4, 8), "uint8"), np.float32(1e30), np.uint8(0))
+    weight = build.dequantize(build.constant(np.ones((8, 3), "i1")), np.float32(1e30), np.int8(0))
+    build.output(build.quantize(x @ weight, np.float32(1e-30), np.uint8(0)), "y")
+    compiled(build)
+
+
+def test_layer_norm_with_more_axes_than_its_input() -> None:
+    """A constant of three axes makes the result of a matrix one of three axes: that is no layer norm."""
+    build = Builder()
+    x = build.input("x", (4, 8), "float32")
+    centred = x - build.apply("mean", x, axes=-1, keepdims=True)
+    variance = build.apply("mean", centred * centred, axes=-1, keepdims=True)
+    build.output(centred / build.sqrt(variance + np.full((1, 1, 1), 1e-5, "f4")), "y")
+    norm = build.apply("layer_norm", x)
+    build.output(norm * numbers((1, 1, 8), "f4"), "z")
+    compiled(build)
+
+
+@kernels_run
+def test_rows_at_uneven_distances() -> None:
+    """Kernels count two leading axes, NumPy's strides say three here: compiling finds out, and the report says so."""
+    build = Builder()
+    x = build.input("x", (3, 4, 2, 5, 16), "float32")
+    made = build.relu(x.transpose(0, 2, 1, 3, 4) @ build.input("w", (16, 16), "float32"))
+    build.output(build.softmax(made @ numbers((16, 8), "f4")), "y")
+    made = compiled(build, 1e-4)
+    assert "in output y [by NumPy: 3 leading axes" in made.explain()
+    assert "chain" in [node.op for node in made.graph.nodes]
+
+
+def test_what_chains_refuse_runs_member_after_member() -> None:
+    """A bias of bfloat16 that the caller gives: chains add float32's."""
+    build = Builder()
+    h = build.input("x", (30, 16), "bfloat16")
+    weight, bias = numbers((16, 16), "f8") / 9, build.input("b", (16,), "bfloat16")
+    weight = weight.astype(dtype_of("bfloat16"))
+    for _ in range(2):
+        h = build.relu(h @ weight + bias)
+    build.output(h, "y")
+    made = compiled(build, 0.05)
+    assert [node.op for node in made.graph.nodes] == ["linear", "linear"]
+
+
+@kernels_run
+def test_a_chain_says_that_it_runs_one_by_one() -> None:
+    """As a graph that another build's passes made may need."""
+    build = Builder()
+    h = build.input("x", (30, 16), "bfloat16")
+    weight, bias = numbers((16, 16), "f8") / 9, build.input("b", (16,), "bfloat16")
+    weight = weight.astype(dtype_of("bfloat16"))
+    for _ in range(2):
+        h = build.relu(h @ weight + bias)
+    build.output(h, "y")
+    graph = passes.apply(build.graph(), "fine")
+    body = fg.Graph(graph.nodes, graph.values, graph.inputs, graph.outputs)
+    values = [graph.values[name] for name in ("x", "b", "y")]
+    chain = fg.Node("chain", ("x", "b"), ("y",), {"body": body, "block": 30})
+    made = fg.compile(fg.Graph([chain], values, ["x", "b"], ["y"]), fusion="none")
+    assert "one member after another: b is bfloat16" in made.explain()
+    inputs = inputs_of(graph)
+    np.testing.assert_array_equal(made.run(inputs)["y"], fg.compile(graph, fusion="none").run(inputs)["y"])
