@@ -275,9 +275,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
         return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
-    if problem.m <= FEW_ROWS and pack == "b" and problem.row.group > 1 and not _fits_l2(problem):
+    bytes_summed = problem.row.group > 1 and not problem.row.narrows
+    if problem.m <= FEW_ROWS and pack == "b" and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
-        # and 2048 steps: 4 x 10752 x 3584 1.3, 16 x 8192 x 2048 1.31, 64 x 16384 x 4096 1.25).
+        # and 2048 steps: 4 x 10752 x 3584 1.3, 16 x 8192 x 2048 1.31, 64 x 16384 x 4096 1.25).  (bf16: 4 x 4096 x 2048
+        # 1.18, from 16 rows on nothing, and sums that are rounded would lie beside the output.)
         kc = min(kc, max(128, l2 >> 11))
         kc = -(-problem.k // -(-problem.k // kc))
         return mc, kc, max(nr, BYTES_STRIP // nr * nr)
