@@ -80,12 +80,12 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     tier = isa or kernels.active_isa()
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
-    if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):
-        return _gemv(problem, tier)
     dots = family(problem.row, tier) != "gemm"
     own = heuristic_dots.config(problem, tier) or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
+    if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):
+        return _gemv(problem, tier)
     best: tuple[float, Config] | None = None
     for mr, nr in registry.tiles(problem.row, tier):
         pack = packing(problem, mr, nr, family(problem.row, tier))

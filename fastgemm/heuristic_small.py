@@ -5,6 +5,8 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * narrow rows of C (half a vector at most): 3136 x 8 x 72 1.7, 3136 x 4 x 512 2.0, 1000000 x 4 x 4 3.3, 262144 x 2 x 2
   with A transposed 6.8, 10000 x 2 x 1000 1.2, f64 10000 x 4 x 500 1.2, c64 100000 x 4 x 4 2.8;
 * stacks: 8^3 3.9, 12^3 1.2, 16^3 1.15, 32^3 1.1, 64^3 1.0; f64 8^3 1.4, 16^3 1.2; c64 8^3 1.3;
+* stacks of a vector and a matrix, times gemv's: 1 x 3 x 3 1.65, 1 x 8 x 8 1.85, 1 x 32 x 32 1.4, 1 x 64 x 64 1.6,
+  1 x 64 x 3 2.3, 1 x 3 x 64 0.96;
 * stacks of transposed B, copied item by item, times gemm's: 8^3 3.4, 16^3 1.35, from 32^3 on 1.0; f64 8^3 2.0;
 * B transposed and small: 100000 x 3 x 3 2.2, 23040 x 16 x 9 1.3, 512 x 4 x 512 1.85;
 * one panel of rows, B read once: 6 x 800 x 800 1.24, 4 x 512 x 512 1.25, 2 x 512 x 512 1.2, 6 x 3072 x 1024 1.13,
@@ -75,7 +77,9 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
 
 def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if m == 1 or n == 1 or k > MAX_SMALL_K or not registry.computes("small", problem.row):
+    if n == 1 or k > MAX_SMALL_K or not registry.computes("small", problem.row):
+        return False
+    if m == 1 and (problem.batch == 1 or problem.layout[1] != "n" or problem.row.converts):
         return False
     if registry.accumulators(problem.row, tier) > problem.row.parts:
         return False  # no multiply of 64 bits: gemm's kernels make it of halves
