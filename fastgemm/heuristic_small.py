@@ -19,6 +19,8 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from . import registry
 from .problem import MAX_SMALL_K, Config, Problem
 
@@ -30,12 +32,31 @@ LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a 
 PANEL_CYCLES = 12
 CALL_CYCLES = 20
 TEAM_FLOPS = 1_000_000  # as for gemm
-# The same for types that are converted as they are loaded, stacks and single products, where gemm packs them and where
-# a family of its own has dot products for them (stacks of 8^3, times those: f16 2.6, i8 3.1, bool 3.0, bf16 1.2; 16^3
-# 1.3, 1.5, 1.9, 0.9; 64^3 1.08, 0.84, 0.81, 0.55).  Few steps of k: 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7.
+
+
+class Limits(NamedTuple):
+    """Up to where the family takes a type that is converted as it is loaded, where gemm's kernels pack it.
+
+    `cube` bounds all of m, n and k, of stacks and single products, and `dots` does so on a CPU that has dot products
+    for the type; `short` is the most steps of k of a single product, `flat` its most rows; `brief` the most steps of k
+    of a narrow one beside dot products.
+    """
+
+    cube: int
+    dots: int = 0
+    short: int = 0
+    flat: int = 0
+    brief: int = 0
+
+
+# Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
+# dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
+# bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
+# i8_i32 100000 x 16 x 2 1.7, x 3 1.3, x 4 0.9.
+HALVES = Limits(64, 8, 32, 8)
 CONVERTED = {
-    "f16": (64, 64), "f16_f32": (64, 64), "bf16": (64, 8), "bf16_f32": (64, 8), "i8": (24, 24), "bool": (32, 32),
-    "i8_i32": (16, 8),
+    "f16": HALVES, "f16_f32": HALVES, "bf16": HALVES, "bf16_f32": HALVES,
+    "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, 0, 3),
 }
 
 
@@ -89,9 +110,15 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
             # (times dot products of A turned over: 262144 x 2 x 2 50, 20000 x 8 x 8 3.3, 10000 x 2 x 500 2.5, but
             # 5000 x 8 x 400 0.6)
             return problem.batch == 1 and (n <= FEW_COLUMNS or k <= SMALL)
-        if problem.layout[1] != "n" or max(m, n, k) <= CONVERTED[problem.dtype][dots]:
+        limits = CONVERTED[problem.dtype]
+        if problem.layout[1] != "n" or max(m, n, k) <= (limits.dots if dots else limits.cube):
             return problem.layout[1] == "n"
-        return not dots and problem.batch == 1 and k <= SHORT and m > SMALL and n <= columns
+        if problem.batch > 1:
+            return False
+        tall = m > SMALL and n <= columns
+        if dots:
+            return tall and k <= limits.brief
+        return k <= limits.short or (tall and k <= SHORT) or (m <= limits.flat and n > SMALL)
     if problem.batch > 1 and problem.layout[1] != "n":
         return max(m, n, k) <= SMALL
     if is_narrow(problem, tier):
