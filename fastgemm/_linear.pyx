@@ -8,11 +8,12 @@ from numpy cimport npy_intp
 from fastgemm._call cimport CODES, MAX_CODES, TYPES, disjoint, matrix, operand_t
 from fastgemm._gemm cimport finished
 from fastgemm._packed cimport MAX_NDIM, Panels, Right, lead_of, output_of, ready_product, run_ready
-from fastgemm._rows cimport BFLOAT, is_bfloat16
+from fastgemm._rows cimport BFLOAT, BYTES, is_bfloat16
 from fastgemm.driver._plan cimport generation
-from fastgemm.driver.abi cimport epilogue_t, finish_t
+from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 from fastgemm.float_errors cimport clear_flags
+from fastgemm.terms cimport fill_offset, numbers
 
 from fastgemm import registry
 
@@ -124,6 +125,24 @@ def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bia
     if cnp.PyArray_TYPE(a) != cnp.PyArray_TYPE(c) or b.code != code_of(c):
         raise ValueError(f"{a.dtype} and a packed {b.row.numpy} do not give {c.dtype}")
     ready_product(b, a, c, b.code, finish, &terms, NULL, NULL)
+    clear_flags()
+
+
+def dequantised_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q,
+                     cnp.ndarray scale, a_zero):
+    """Compute ``c = f(((a - a_zero) @ b) * scale + bias + residual)`` of bytes, in float32, where `b` is packed.
+
+    `scale` has one float32, or one for each column, `a_zero` is None or one int32.
+    """
+    cdef epilogue_t terms
+    cdef offset_t offset
+    cdef int type_num = cnp.PyArray_TYPE(a)
+    prepare(level, c, code, bias, residual, p, q, &terms)
+    if type_num not in (cnp.NPY_BYTE, cnp.NPY_UBYTE) or cnp.PyArray_TYPE(c) != cnp.NPY_FLOAT:
+        raise ValueError(f"{a.dtype} does not give {c.dtype} by way of sums of bytes")
+    fill_offset(&offset, type_num == cnp.NPY_UBYTE, a_zero, 1)
+    terms.scale = numbers(scale, b.n, &terms.scale_step)
+    ready_product(b, a, c, BYTES, function(level, KIND[BYTES], code), &terms, &offset, NULL)
     clear_flags()
 
 
