@@ -172,8 +172,7 @@ cdef cnp.ndarray term(object given, int type_num, int terms):
 
 
 cdef object GENERAL = None, LEVEL_NOW = None
-# The tier's level, -1 where none runs, as long as the driver's generation is this one.
-cdef int LEVEL = -1
+# The driver's generation, and below it, for as long as that stays, the tier's level and one: 0 where none runs.
 cdef unsigned long long SEEN = 0
 
 
@@ -184,12 +183,13 @@ def set_general(function, level):
 
 
 cdef int level_now() except -2:
-    global LEVEL, SEEN
-    cdef unsigned long long now = generation()
-    if SEEN != now:
+    global SEEN
+    cdef unsigned long long seen = SEEN, now = generation()
+    if seen >> 4 != now:
         found = LEVEL_NOW()
-        LEVEL, SEEN = -1 if found is None else found, now
-    return LEVEL
+        seen = now << 4 | <unsigned>(0 if found is None else found + 1)
+        SEEN = seen
+    return <int>(seen & 15) - 1
 
 
 cdef tuple named(object given):
