@@ -19,7 +19,7 @@ from ._matmul import matmul
 from .epilogues import Activation, Array
 from .packed import PackedMatrix
 
-__all__ = ["check_out", "fused", "general", "epilogue_level", "given", "linear", "load", "shape_of"]
+__all__ = ["check_out", "epilogue_level", "fused", "general", "given", "linear", "load", "shape_of"]
 
 _HALVES = frozenset(row.name for row in registry.DTYPES if row.numpy in registry.HALVES)
 # What np.asarray takes apart without asking it how it multiplies.
