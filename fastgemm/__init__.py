@@ -8,7 +8,8 @@ The way of a call::
     qlinear_matmul          quantized.py, mixed.py   results of another type than the operands: _mixed.pyx
     pack                    packed.py, _packed.pyx   a right operand in the kernels' layout, once
     Chain                   chain.py, _chain.pyx     steps for one block of rows after another; kernels/rows.pyx.tp
-    linear                  layer.py, epilogues.py; what follows the product is in kernels/epilogue.pyx.tp
+    linear, qlinear         layer.py, quantized_layer.py, _linear.pyx; what follows the product is in epilogues.py and
+                            kernels/epilogue.pyx.tp
         |
      Problem                problem.py               dtype, sizes, layout, threads
         |
@@ -38,6 +39,7 @@ from .numpy_loops import install, installed, is_installed, uninstall
 from .packed import PackedMatrix, pack
 from .products import dot, inner, tensordot
 from .quantized import dynamic_quantize_linear, matmul_integer, qlinear_matmul, quantize_weights
+from .quantized_layer import qlinear
 from .threads import get_num_threads, set_num_threads
 from .version import VERSION
 
@@ -62,6 +64,7 @@ __all__ = [
     "matmul",
     "matmul_integer",
     "pack",
+    "qlinear",
     "qlinear_matmul",
     "quantize_weights",
     "set_num_threads",

@@ -28,6 +28,19 @@ def packed_into(
     p: float,
     q: float,
 ) -> None: ...
+def dequantised_into(
+    level: int,
+    a: NDArray[Any],
+    b: Panels,
+    c: NDArray[Any],
+    code: int,
+    bias: NDArray[Any] | None,
+    residual: NDArray[Any] | None,
+    p: float,
+    q: float,
+    scale: NDArray[Any],
+    a_zero: NDArray[Any] | None,
+) -> None: ...
 def finish_into(
     level: int,
     c: NDArray[Any],

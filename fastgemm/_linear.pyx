@@ -8,11 +8,12 @@ from numpy cimport npy_intp
 from fastgemm._call cimport CODES, MAX_CODES, TYPES, disjoint, matrix, operand_t
 from fastgemm._gemm cimport finished
 from fastgemm._packed cimport MAX_NDIM, Panels, Right, lead_of, output_of, ready_product, run_ready
-from fastgemm._rows cimport BFLOAT, is_bfloat16
+from fastgemm._rows cimport BFLOAT, BYTES, is_bfloat16
 from fastgemm.driver._plan cimport generation
-from fastgemm.driver.abi cimport epilogue_t, finish_t
+from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 from fastgemm.float_errors cimport clear_flags
+from fastgemm.terms cimport fill_offset, numbers
 
 from fastgemm import registry
 
@@ -127,6 +128,24 @@ def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bia
     clear_flags()
 
 
+def dequantised_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q,
+                     cnp.ndarray scale, a_zero):
+    """Compute ``c = f(((a - a_zero) @ b) * scale + bias + residual)`` of bytes, in float32, where `b` is packed.
+
+    `scale` has one float32, or one for each column, `a_zero` is None or one int32.
+    """
+    cdef epilogue_t terms
+    cdef offset_t offset
+    cdef int type_num = cnp.PyArray_TYPE(a)
+    prepare(level, c, code, bias, residual, p, q, &terms)
+    if type_num not in (cnp.NPY_BYTE, cnp.NPY_UBYTE) or cnp.PyArray_TYPE(c) != cnp.NPY_FLOAT:
+        raise ValueError(f"{a.dtype} does not give {c.dtype} by way of sums of bytes")
+    fill_offset(&offset, type_num == cnp.NPY_UBYTE, a_zero, 1)
+    terms.scale = numbers(scale, b.n, &terms.scale_step)
+    ready_product(b, a, c, BYTES, function(level, KIND[BYTES], code), &terms, &offset, NULL)
+    clear_flags()
+
+
 def finish_into(int level, cnp.ndarray c, int code, bias, residual, double p, double q):
     """Do the same to a product that another way has computed: ``c = f(c + bias + residual)`` in place."""
     cdef epilogue_t terms
@@ -153,8 +172,7 @@ cdef cnp.ndarray term(object given, int type_num, int terms):
 
 
 cdef object GENERAL = None, LEVEL_NOW = None
-# The tier's level, -1 where none runs, as long as the driver's generation is this one.
-cdef int LEVEL = -1
+# The driver's generation, and below it, for as long as that stays, the tier's level and one: 0 where none runs.
 cdef unsigned long long SEEN = 0
 
 
@@ -165,12 +183,13 @@ def set_general(function, level):
 
 
 cdef int level_now() except -2:
-    global LEVEL, SEEN
-    cdef unsigned long long now = generation()
-    if SEEN != now:
+    global SEEN
+    cdef unsigned long long seen = SEEN, now = generation()
+    if seen >> 4 != now:
         found = LEVEL_NOW()
-        LEVEL, SEEN = -1 if found is None else found, now
-    return LEVEL
+        seen = now << 4 | <unsigned>(0 if found is None else found + 1)
+        SEEN = seen
+    return <int>(seen & 15) - 1
 
 
 cdef tuple named(object given):

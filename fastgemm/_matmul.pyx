@@ -202,10 +202,10 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     float16 is summed in float32 and rounded once, and not at all where ``dtype`` or `out` is float32; bfloat16 gives
     float32, as in NumPy, and is rounded once where ``dtype`` or `out` is bfloat16.  On a CPU with dot products of
     bfloat16 those take subnormal numbers (below 1.2e-38) in operands and sums for zero, and round the sum after every
-    product; with the environment variable FASTGEMM_BF16=exact the arithmetic is float32's.  8-bit integers with
-    ``dtype=np.int32`` are dot products without a cast.  A real operand beside a complex one is not converted: a zero
-    imaginary part that it does not have makes no NaN of an infinity.
-    Floating-point errors are reported as `np.errstate` says.
+    product, and they report no floating-point errors, for the instructions set no flags; with the environment variable
+    FASTGEMM_BF16=exact the arithmetic is float32's.  8-bit integers with ``dtype=np.int32`` are dot products without a
+    cast.  A real operand beside a complex one is not converted: a zero imaginary part that it does not have makes no
+    NaN of an infinity.  Floating-point errors are reported as `np.errstate` says.
 
     Examples
     --------

@@ -15,6 +15,8 @@ from fastgemm import registry
 cnp.import_array()
 cnp.import_ufunc()
 
+_ROWS = {row.name: row for row in registry.DTYPES}
+
 
 def product(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, str kind, a_zero=None, b_zero=None, terms=None):
     """Write ``(a - a_zero) @ (b - b_zero)`` to `out`; return False where no kernel takes it.
@@ -35,7 +37,7 @@ def product(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, str kind, a_zero=None
     -----
     Floating-point errors are reported as `np.errstate` says.
     """
-    row = registry.dtype(kind)
+    row = _ROWS[kind]
     cdef int code = row.code, last = cnp.PyArray_NDIM(a) - 1, i
     cdef extra_t extra
     cdef char* args[3]

@@ -22,6 +22,8 @@ from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, le
 from fastgemm.float_errors cimport clear_flags, report_flags
 from fastgemm.terms cimport fill_offset, fill_terms
 
+import numpy as np
+
 from fastgemm import dispatch, heuristic_packed, registry
 from fastgemm.plan import Plan as _Plan
 from fastgemm.problem import MAX_DIM
@@ -176,6 +178,14 @@ cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, finish_
     return 0
 
 
+# NumPy makes a dtype's name anew each time it is asked (1.4 us).
+cdef dict NAMES = {found.num: found.name for found in map(np.dtype, np.typecodes["All"])}
+
+
+cdef str name_of(cnp.ndarray array):
+    return NAMES.get(cnp.PyArray_TYPE(array)) or array.dtype.name
+
+
 def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms=None):
     """Compute ``c = a @ b`` by a row of the registry that packs as these panels were packed.
 
@@ -193,12 +203,13 @@ def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms
     cdef int code = row.code
     cdef offset_t offset
     cdef quant_t quant
-    if a.dtype.name not in row.names or c.dtype.name not in ((row.result,) if row.result else row.names) \
-            and not (row.name == "i8_q8" and c.dtype.name == "uint8"):
+    name, result = name_of(a), name_of(c)
+    if name not in row.names or result not in ((row.result,) if row.result else row.names) \
+            and not (row.name == "i8_q8" and result == "uint8"):
         raise TypeError(f"no product of {a.dtype} giving {c.dtype} by {row.name}")
     if (terms is not None) != (row.name == "i8_q8"):
         raise ValueError("terms belong to products that are quantised again, and those need them")
-    fill_offset(&offset, a.dtype.kind == "u", a_zero, a.shape[0])
+    fill_offset(&offset, cnp.PyArray_TYPE(a) == cnp.NPY_UBYTE, a_zero, a.shape[0])
     if terms is not None:
         fill_terms(&quant, a.shape[0], b.n, terms)
     clear_flags()

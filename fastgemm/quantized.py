@@ -12,6 +12,8 @@ from .mixed import items
 from .packed import PackedMatrix
 
 Array = NDArray[Any]
+# The rows of products whose sums stay, and whose sums are bytes again.
+_SUMS, _QUANTISED = registry.dtype("i8_i32"), registry.dtype("i8_q8")
 
 
 def matmul_integer(
@@ -175,7 +177,9 @@ def _product(
     right = b if isinstance(b, PackedMatrix) or b.ndim > 1 else b[:, None]
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"the inner sizes differ: a has {left.shape[-1]} columns, b {right.shape[-2]} rows")
-    lead: tuple[int, ...] = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    lead: tuple[int, ...] = left.shape[:-2]
+    if lead != right.shape[:-2]:
+        lead = np.broadcast_shapes(lead, right.shape[:-2])
     shape = (*lead, left.shape[-2], right.shape[-1])
     sums = scales is None or not _fuses(scales, shape)
     out = np.empty(shape, np.int32 if sums or scales is None else scales.zero.dtype)
@@ -211,8 +215,8 @@ def _of_item(x: Array, zero: Array | None, lead: tuple[int, ...], at: tuple[int,
 def _run(
     a: Array, b: Array, out: Array, a_zero: Array | None, b_zero: Array | None, terms: tuple[Any, ...] | None
 ) -> None:
-    kind = "i8_i32" if terms is None else "i8_q8"
-    if a.shape[-1] and _mixed.product(a, b, out, kind, _contiguous(a_zero), _contiguous(b_zero), terms):
+    kind = _SUMS if terms is None else _QUANTISED
+    if a.shape[-1] and _mixed.product(a, b, out, kind.name, _contiguous(a_zero), _contiguous(b_zero), terms):
         return
     # No kernels for this CPU, or an empty sum.
     left = a.astype(np.int32) - (0 if a_zero is None else a_zero.reshape(-1, 1))
@@ -229,7 +233,7 @@ def _run(
 def _run_packed(
     a: Array, panels: _packed.Panels, out: Array, a_zero: Array | None, terms: tuple[Any, ...] | None
 ) -> None:
-    row = registry.dtype("i8_i32" if terms is None else "i8_q8")
+    row = _SUMS if terms is None else _QUANTISED
     # Numbers for each row of a stack's matrices, again for each matrix: the stack is one product of more rows.
     stack = a.size // (a.shape[-1] * a.shape[-2])
     zero = _contiguous(a_zero)

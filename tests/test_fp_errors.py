@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Child
 from oracle import FLOATS, MatMul, integers
 
 import fastgemm
@@ -44,7 +45,7 @@ CASES: dict[str, tuple[Callable[[str], tuple[np.ndarray, np.ndarray]], set[str]]
 
 
 def reports(
-    matmul: MatMul, a: np.ndarray, b: np.ndarray, mode: str, out: np.ndarray | None = None
+    matmul: MatMul, a: np.ndarray, b: np.ndarray, mode: str, **keywords: Any
 ) -> tuple[str | None, list[str], list[tuple[str, int]], str]:
     """All that a call reports in a mode: exception, warnings, what the callback and the log got."""
     called: list[tuple[str, int]] = []
@@ -54,7 +55,7 @@ def reports(
     with np.errstate(all=mode, call=targets.get(mode)), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            matmul(a, b, out=out)
+            matmul(a, b, **keywords)
         except FloatingPointError as exc:
             error = str(exc)
     return error, [str(w.message) for w in caught], called, log.getvalue()
@@ -214,3 +215,31 @@ def test_gemm_reports_too(char: str) -> None:
         fastgemm.gemm(one, one, inf * one, beta=0)
         fastgemm.gemm(one, one, one, alpha=1 / 3, beta=1 / 7)
         fastgemm.gemm(one, one, one, alpha=-1.5, beta=2.5, out=np.empty((9, 18), char)[:, ::2])
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (5, 3, 4), (2, 5, 3, 4)])
+def test_products_with_another_type_report_too(shape: tuple[int, ...]) -> None:
+    """float16 to float32: matrices on the short way, deeper stacks on the long one."""
+    a, b = np.ones(shape, "f2"), np.ones((4, 6), "f2")
+    assert flags(a, b, dtype=np.float32) == CLEAN
+    a[..., 1, 2], b[2, 3] = np.inf, 0
+    assert flags(a, b, dtype=np.float32) == {INVALID}
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="in matmul"):
+        fastgemm.matmul(a, b, dtype=np.float32)
+
+
+def test_bfloat16_reports_where_it_is_computed_in_float32(child: Child) -> None:
+    """Native dot products of bfloat16 set no flags: FASTGEMM_BF16=exact does without them."""
+    code = (
+        "import warnings, ml_dtypes, numpy as np, fastgemm\n"
+        "warnings.simplefilter('error')\n"
+        "for shape in ((4, 4), (3, 4, 4), (2, 1, 4, 4)):\n"
+        "    for asked in (None, np.float32, ml_dtypes.bfloat16):\n"
+        "        a = np.full(shape, 1e30, ml_dtypes.bfloat16)\n"
+        "        try:\n"
+        "            fastgemm.matmul(a, a, **({} if asked is None else {'dtype': asked}))\n"
+        "        except RuntimeWarning as warning:\n"
+        "            print(warning)\n"
+    )
+    said = child(code, FASTGEMM_BF16="exact").stdout.splitlines()
+    assert said == ["overflow encountered in matmul"] * 9

@@ -35,6 +35,7 @@ LAYERS = (
     ("mixed", "layer"),
     ("chain",),
     ("quantized",),
+    ("quantized_layer",),
     ("contraction", "numpy_loops"),
     ("products", "einstein"),
     ("graph",),

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..numpy_types import BYTES
 from .rules import Attributes, Spec, axes_of, dtype_of, is_float, is_half, one_type, together
-
-_BYTES = (np.dtype("i1"), np.dtype("u1"))
-
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
@@ -29,7 +27,7 @@ def matmul(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     kind = one_type(inputs[:2])
     asked = attributes.get("dtype")
     result = kind if asked is None else dtype_of(asked)
-    if kind in _BYTES and asked is None:
+    if kind in BYTES and asked is None:
         raise TypeError(f"a product of {kind} overflows: matmul_integer sums in int32")
     wider = is_half(kind) and result == np.dtype("f4")
     if result != kind and not wider:
@@ -40,7 +38,7 @@ def matmul(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
 def matmul_integer(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Bytes, and their zero points; int32."""
     for spec in inputs:
-        if spec.dtype not in _BYTES:
+        if spec.dtype not in BYTES:
             raise TypeError(f"is for int8 and uint8, not {spec.dtype}")
     for spec, operand, what in zip(inputs[2:], inputs, "ab", strict=False):
         if spec.dtype != operand.dtype or math.prod(spec.shape) != 1:
@@ -70,7 +68,7 @@ def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     single = np.dtype("f4")
     terms = attributes["terms"]
     shape = _product(inputs)
-    if inputs[0].dtype not in _BYTES or inputs[1].dtype not in _BYTES:
+    if inputs[0].dtype not in BYTES or inputs[1].dtype not in BYTES:
         raise TypeError(f"is for int8 and uint8, not {inputs[0].dtype} and {inputs[1].dtype}")
     if tuple(terms) != ("scale", "bias")[: len(inputs) - 2]:
         raise ValueError(f"terms must be scale, or scale and bias, for {len(inputs) - 2} operands, not {terms}")
@@ -78,7 +76,7 @@ def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
         if spec != Spec(shape[-1:], single):
             raise ValueError(f"the {name} is {spec.dtype} {spec.shape}, not {single} {shape[-1:]}")
     kind = dtype_of(attributes["dtype"])
-    if kind != single and (kind not in _BYTES or attributes["y_scale"] is None):
+    if kind != single and (kind not in BYTES or attributes["y_scale"] is None):
         raise TypeError(f"makes float32, or bytes of a scale, not {kind}")
     return Spec(shape, kind)
 
@@ -107,7 +105,7 @@ def quantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
         raise TypeError(f"takes floats and scales of their type, not {inputs[0].dtype} and {inputs[1].dtype}")
     asked = attributes["dtype"]
     kind = inputs[2].dtype if len(inputs) > 2 else np.dtype("u1") if asked is None else dtype_of(asked)
-    if kind not in _BYTES or (asked is not None and dtype_of(asked) != kind):
+    if kind not in BYTES or (asked is not None and dtype_of(asked) != kind):
         raise TypeError(f"makes int8 or uint8, of the zero point's type, not {kind if asked is None else asked}")
     _channels(inputs, attributes)
     return Spec(inputs[0].shape, kind)
@@ -116,7 +114,7 @@ def quantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
 def dequantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Bytes or sums of 32 bits to the floats that they stand for, of the scale's type."""
     kind = inputs[0].dtype
-    if kind not in (*_BYTES, np.dtype("i4")) or not is_float(inputs[1].dtype):
+    if kind not in (*BYTES, np.dtype("i4")) or not is_float(inputs[1].dtype):
         raise TypeError(f"takes int8, uint8 or int32 and floats as scales, not {kind} and {inputs[1].dtype}")
     if len(inputs) > 2 and inputs[2].dtype != kind:
         raise TypeError(f"the zero point is {inputs[2].dtype}, the numbers {kind}")

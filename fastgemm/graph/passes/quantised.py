@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...numpy_types import BYTES
 from ..ir import Graph, Node
 from ..rules import Array
 from .fold import fold
 from .rewriting import Rewriting, number
 
-_BYTES = (np.dtype("i1"), np.dtype("u1"))
 _SINGLE = np.dtype("f4")
 _VIEWS = ("reshape", "transpose", "slice")
 
@@ -85,7 +85,7 @@ def _operands(graph: Graph, node: Node) -> _Operands | None:
     if left is None or right is None or left.op != "dequantize" or right.op != "dequantize":
         return None
     a, b = graph.values[left.inputs[0]], graph.values[right.inputs[0]]
-    if graph.values[node.output].dtype != _SINGLE or a.dtype not in _BYTES or b.dtype not in _BYTES:
+    if graph.values[node.output].dtype != _SINGLE or a.dtype not in BYTES or b.dtype not in BYTES:
         return None
     one, many = number(graph.values[left.inputs[1]]), graph.values[right.inputs[1]].data
     zeros = [0.0 if len(x.inputs) < 3 else _same(graph.values[x.inputs[2]].data) for x in (left, right)]
