@@ -24,6 +24,7 @@ sys.path.append(str(BENCH))
 
 import papers  # noqa: E402
 import record  # noqa: E402
+import valleys  # noqa: E402
 
 SHIPPED = sorted((BENCH / "tables").glob("*.xz"))
 
@@ -196,6 +197,28 @@ def test_a_replay_measures_a_state_once(small: Table) -> None:
     assert (np.diff(run.best) <= 0).all()
     again = papers.replay("random", small, 200, 0)
     np.testing.assert_array_equal(run.best, again.best)
+
+
+def test_valleys_are_states_with_nothing_better_in_reach(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a space of 100 states, against distances between all of them."""
+    space = NestedSpace(4, 1, 4)
+    costs = 1 + np.random.default_rng(3).permutation(len(space)) / (2 * len(space))
+    table = Table(space, costs, {})
+    far = np.full((len(space), len(space)), 99)
+    for index, state in enumerate(space.all()):
+        far[index, index] = 0
+        far[index, [space.index(other) for other in space.neighbours(state)]] = 1
+    for middle in range(len(space)):
+        far = np.minimum(far, far[:, middle, None] + far[None, middle])
+    for moves, found in enumerate(valleys.valleys(table), 1):
+        least = np.where(far <= moves, costs, np.inf).min(axis=1)
+        assert found == sorted(costs[costs == least] / costs.min())
+    path = tmp_path / "table.xz"
+    tables.save(path, table)
+    assert valleys.main([str(path)]) == 0
+    assert "## 4x1x4: " in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        valleys.main(["no-such-table.xz"])
 
 
 def test_shipped_tables_are_small() -> None:

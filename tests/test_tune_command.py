@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -124,6 +125,7 @@ def test_a_database_that_cannot_be_written_is_refused_before_the_first_measureme
     made = tune("--shapes", "8x8x8", "--db", tmp_path / "file" / "tuning.json")
     assert made.returncode == 1
     assert "cannot write" in made.stderr
+    assert f"{tmp_path / 'file'} is not a folder" in made.stderr
     assert "Traceback" not in made.stderr
 
 
@@ -153,6 +155,18 @@ def test_a_log_of_nested_tilings_that_cannot_be_written(tmp_path):
     assert made.returncode == 1
     assert "cannot write" in made.stderr
     assert "Traceback" not in made.stderr
+
+
+def test_a_full_disk_ends_a_search_of_nested_tilings_after_it_was_printed(tmp_path, monkeypatch, capsys):
+    def full(path, objects):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(nested_search.lines, "append", full)
+    arguments = ["--shapes", "8x8x8", "--threads", "1", "--space", "nested", "--trials", "3", "--db", str(tmp_path)]
+    assert main(arguments) == 1
+    said = capsys.readouterr()
+    assert "8x8x8 float32 1 thread: m=" in said.out
+    assert os.strerror(errno.ENOSPC) in said.err
 
 
 def test_a_state_that_kills_its_process_costs_one_trial(tmp_path, monkeypatch):

@@ -181,11 +181,13 @@ def run(problems: Sequence[Problem], options: Namespace) -> int:
                 budget.deadline = time.monotonic() + left / (len(problems) - index)
                 watch.begin(problem, budget.trials)
                 outcome = found(problem, strategy, budget, options.seed, watch.trial)
+                print(said(problem, outcome), flush=True)
                 lines.append(path, [outcome.fields()])
                 done += 1
-                print(said(problem, outcome), flush=True)
         except KeyboardInterrupt:
             watch.say(f"stopped; the outcomes of {done} finished problems are in {path}")
             return 130
+        except OSError as error:
+            raise session.Refused(f"stopped, because the outcome cannot be kept: {path}: {error.strerror}") from None
     print(f"log: {path}")
     return 0

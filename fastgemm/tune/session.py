@@ -101,17 +101,19 @@ def run(problems: list[Problem], options: Namespace) -> int:
                     with _whole():
                         entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash(), known))
                 except (OSError, ValueError) as error:
-                    watch.say(f"stopped, because the result cannot be kept: {error}")
+                    watch.say(f"stopped, because the result of {words.name(entry.problem)} cannot be kept: {error}")
                     status = 1
                     break
                 watch.finish(entry)
         except KeyboardInterrupt:
-            watch.say(f"stopped; the {len(entries)} finished problems are kept and --resume goes on with the others")
+            kept = f"the {len(entries)} finished problems are kept and --resume goes on with the others"
+            watch.say(f"stopped; {kept if entries else 'no problem was finished'}")
             status = 130
         except (building.Unavailable, strategies.StorageError) as error:
             raise Refused(str(error)) from None
     out = report.console()
-    out.print(report.table(entries))
+    if entries:
+        out.print(report.table(entries))
     for line in (*report.summary(entries), *_whereabouts(path, entries)):
         out.print(line, markup=False, soft_wrap=True)
     if options.report:
@@ -182,6 +184,8 @@ def check_writable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab"):
             pass
+    except FileExistsError:
+        raise Refused(f"cannot write {path}: {path.parent} is not a folder") from None
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror or error}") from None
 
