@@ -90,6 +90,7 @@ cdef int describe(
     call.store.terms = NULL
     call.store.appended = 0
     call.store.conj = 0
+    call.store.fused = 0
     call.store.alpha_is_one = True
     call.store.beta_kind = 0
     call.store.alpha[0], call.store.alpha[1], call.store.beta[0], call.store.beta[1] = 1, 0, 0, 0

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from fastgemm._call cimport make_ready
-from fastgemm._linear cimport finish_of
+from fastgemm._linear cimport finish_of, fused_of
 from fastgemm._packed cimport Panels, find
 from fastgemm.driver._plan cimport Plan
 from fastgemm.driver._team cimport run_inside, run_items, threads_now
@@ -60,6 +60,7 @@ cdef struct member_t:
     float c_zero
     double low, high
     finish_t finish
+    int code                # of it, in the registry
     int term_bytes          # of a number of bias and residual
     double p, q
     bint one_bias
@@ -127,7 +128,8 @@ cdef void run_product(const member_t* m, const work_t* work, const Py_ssize_t* i
         e.cs_residual = 1
         e.p, e.q = m.p, m.q
         e.scale, e.scale_step = m.scale, m.scale_step
-        call.finish, call.terms = m.finish, &e
+        e.fused = fused_of(m.code, &e)
+        call.finish, call.terms, call.store.fused = m.finish, &e, e.fused
     run_inside(plan, &call, space + work.scratch)
 
 
@@ -301,6 +303,7 @@ cdef class Chain:
         if row.parts > 1 or m.quantised:
             raise TypeError(f"nothing follows a product by {row.name}")
         m.finish, m.p, m.q = finish_of(level, row.code if row.exact else kind.code, code), p, q
+        m.code = code
         m.term_bytes = kind.real_bytes
         if m.y.column != row.result_bytes:
             raise ValueError("what follows a product takes outputs with adjacent columns")

@@ -5,7 +5,7 @@ from numpy cimport npy_intp
 
 from fastgemm._call cimport CODES, NO_MEMORY, RELEASE_GIL, describe, execute, make_ready, matrix, operand_t
 from fastgemm.driver._plan cimport key_t
-from fastgemm.driver.abi cimport finish_t
+from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.structs cimport call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
 
@@ -26,6 +26,8 @@ cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, np
         return False
     if not later:
         call.finish, call.terms = finish, terms
+        if finish != NULL:
+            call.store.fused = (<const epilogue_t*>terms).fused
     if <double>m * <double>n * <double>k > RELEASE_GIL:
         with nogil:
             failed = execute(&key, &call)

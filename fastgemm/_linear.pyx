@@ -10,7 +10,7 @@ from fastgemm._gemm cimport finished
 from fastgemm._packed cimport MAX_NDIM, Panels, Right, lead_of, output_of, ready_product, run_ready
 from fastgemm._rows cimport BFLOAT, BYTES, is_bfloat16
 from fastgemm.driver._plan cimport generation
-from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t
+from fastgemm.driver.abi cimport FUSED, FUSED_RELU, epilogue_t, finish_t, offset_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 from fastgemm.float_errors cimport clear_flags
 from fastgemm.terms cimport fill_offset, numbers
@@ -37,6 +37,7 @@ for _row in registry.DTYPES:
     if _row.name in registry.FINISHED or (_row.stored in ("f16", "bf16") and not _row.result):
         PRODUCT_KIND[<int>_row.code] = KIND[<int>registry.dtype(_row.lane).code]
         TERMS[<int>_row.code] = cnp.NPY_DOUBLE if _row.lane == "f64" else cnp.NPY_FLOAT
+cdef int NONE = registry.epilogue("none").code, RELU = registry.epilogue("relu").code
 # Activations by name: code, p, q, how many of these are its own.
 cdef dict NAMED = {None: (0, 0.0, 0.0, 0)}
 for _row in registry.EPILOGUES:
@@ -59,6 +60,13 @@ cdef finish_t function(int level, int kind, int code) except NULL:
 
 cdef finish_t finish_of(int level, int dtype_code, int code) except NULL:
     return function(level, KIND[dtype_code] if 0 <= dtype_code < MAX_CODES else -1, code)
+
+
+cdef int fused_of(int code, const epilogue_t* terms) noexcept nogil:
+    # What of an epilogue, told all but `fused`, microkernels do: FUSED bits, 0 where that is not all of it.
+    if terms.residual != NULL or terms.bias != NULL and not terms.bias_step:
+        return 0
+    return FUSED if code == NONE else FUSED | FUSED_RELU if code == RELU else 0
 
 
 cdef int code_of(cnp.ndarray c) except -2:
@@ -102,6 +110,7 @@ cdef finish_t prepare(int level, cnp.ndarray c, int code, bias, residual, double
                 or array.size not in sizes):
             raise ValueError(f"the {name} does not fit the output")
     fill(terms, bias, residual, m, n, p, q)
+    terms.fused = fused_of(code, terms)
     return function(level, PRODUCT_KIND[row] if row >= 0 else -1, code)
 
 
@@ -267,6 +276,7 @@ cdef object quick(object x, object weight, object bias, object activation, objec
         fill(&terms, added, beside, m, n, found[1], found[2])
         if weak:
             terms.bias = <const void*>&number if TERMS[code] == cnp.NPY_DOUBLE else <const void*>&single
+        terms.fused = fused_of(found[0], &terms)
         finish = function(level, PRODUCT_KIND[code], found[0])
     c = output_of(out, type_num, nd, shape, &oc)
     if c is None:

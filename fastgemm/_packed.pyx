@@ -17,7 +17,7 @@ from fastgemm._call cimport (
 from fastgemm._rows cimport NPY_HALF, row_for
 from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, kernels_at, key_t, problem_of, ready_letter
 from fastgemm.driver._team cimport run_plan, threads_now
-from fastgemm.driver.abi cimport finish_t, kernels_t, offset_t, quant_t
+from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, quant_t
 from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t
 from fastgemm.float_errors cimport clear_flags, report_flags
 from fastgemm.terms cimport fill_offset, fill_terms
@@ -147,6 +147,8 @@ cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const o
     call.store.alpha_is_one = True
     find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), &plan)
     call.finish, call.terms, call.store.terms = finish, terms, quant
+    if finish != NULL:
+        call.store.fused = (<const epilogue_t*>terms).fused
     if b.bytes:
         # B's own have been subtracted while it was packed.
         memset(offsets, 0, sizeof(offsets))

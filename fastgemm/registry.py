@@ -513,6 +513,11 @@ def kernels_of(dt: DType, family_name: str) -> str:
     return "i8_i32" if dt.group > 1 else "bf16"
 
 
+def quantising(dt: DType) -> str:
+    """Name of the row that rounds the sums of this one to bytes; empty where there is none."""
+    return next((row.name for row in DTYPES if row.kernels == dt.name and dt.group > 1), "")
+
+
 def in_place(family_name: str, dt: DType) -> bool:
     """Whether a family of the gemm template reads an A whose columns are adjacent as it lies."""
     dot = DOTS.get((family_name, kernels_of(dt, family_name)))

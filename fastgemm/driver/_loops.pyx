@@ -10,7 +10,9 @@ Row and column panels are balanced: 13 rows in tiles of 8 run as 7 + 6, not 8 + 
 element types: pointers are bytes, widths are vectors, and the kernels do the rest.
 """
 
-from fastgemm.driver.abi cimport GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, gemv_t, kernels_t, offset_t, store_t, update_t
+from fastgemm.driver.abi cimport (
+    GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, offset_t, quant_t, store_t, update_t,
+)
 from fastgemm.driver.structs cimport (
     call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
 )
@@ -41,13 +43,18 @@ cdef void macrokernel(
     cdef char* c
     cdef int c_tail, b_tail
     cdef bint converted = t.narrows and not plan.raw
-    cdef bint direct = call.cs_c == t.part and (not converted or store.narrow and call.finish == NULL)
+    cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
+    cdef bint fused = call.finish != NULL and store.fused
     cdef update_t update = t.add if plan.raw else t.update
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
-    cdef store_t plain = store[0]
-    plain.alpha_is_one = True
-    plain.beta_kind = 0
-    plain.narrow = False
+    cdef const epilogue_t* terms
+    cdef store_t own = store[0]
+    if not fused:
+        own.fused = 0
+    if not direct:
+        own.alpha_is_one = True
+        own.beta_kind = 0
+        own.narrow = False
     for jr in range(vecs.panels):
         nv = vecs.size + (1 if jr < vecs.larger else 0)
         c_tail = tail if jr + 1 == vecs.panels else <int>L
@@ -59,6 +66,13 @@ cdef void macrokernel(
             b_panel = b + v * L * size
             rs_b = call.rs_b
             b_tail = c_tail
+        own.column, own.live = (vec + v) * L // t.part, c_tail
+        if fused:
+            terms = <const epilogue_t*>call.terms
+            own.bias = <const char*>terms.bias + own.column * size if terms.bias != NULL else NULL
+            own.scale, own.scale_step = terms.scale, terms.scale_step
+            if terms.scale_step:
+                own.scale += own.column
         r = 0
         for ir in range(rows.panels):
             mr = rows.size + (1 if ir < rows.larger else 0)
@@ -77,20 +91,31 @@ cdef void macrokernel(
                 a_panel = a + r * rs_a * size_a
             if direct:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
-                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, store)
-                if call.finish != NULL:
+                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, &own)
+                if call.finish != NULL and not fused:
                     call.finish(mr, ((nv - 1) * L + c_tail) // t.part, c, call.rs_c, call.terms,
                                 row + r, (vec + v) * L // t.part)
             else:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
-                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &plain)
-                if converted and call.finish != NULL:
+                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, &own)
+                if converted and call.finish != NULL and not fused:
                     call.finish(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, call.terms,
                                 row + r, (vec + v) * L // t.part)
                 update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store,
                        row + r, (vec + v) * L // t.part)
             r += mr
         v += nv
+
+
+cdef inline bint rounds(const kernels_t* t, const call_t* call, const store_t* store) noexcept nogil:
+    # Whether microkernels write C as it is stored.
+    cdef const quant_t* quant = <const quant_t*>store.terms
+    if not t.rounds or not store.alpha_is_one or store.beta_kind:
+        return False
+    if t.rounds == 2:
+        # Terms of rows they leave to `update`.
+        return quant != NULL and not (quant.left_step or quant.scale_step or quant.zero_step)
+    return call.finish == NULL or store.fused
 
 
 cdef inline bint simple(const call_t* call) noexcept nogil:
@@ -124,7 +149,7 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     cdef store_t store = call.store
     store.in_place = False
     store.last, store.flip = 0, 0
-    store.narrow = t.rounds and store.alpha_is_one and store.beta_kind == 0 and call.finish == NULL
+    store.narrow = rounds(t, call, &store)
     for j in range(vecs.panels):
         nv = vecs.size + (1 if j < vecs.larger else 0)
         live = (nv - 1) * L + (plan.tail if v + nv == plan.width else L)
@@ -198,6 +223,9 @@ cdef void blocked_rows(
     cdef bint pack_a = plan.pack_a
     store.in_place = False
     store.last, store.flip = 0, 0
+    if kblocks > 1:
+        # What several blocks of k add up to is finished when the last one is done.
+        store.fused = 0
     if offset_b != NULL:
         offset_b += 1
     if t.group > 1:
@@ -228,8 +256,7 @@ cdef void blocked_rows(
             j_grid = cut(vecs, plan.nv)
         tail = tail_of_all if vec + vecs == vectors else <int>L
         store.beta_kind = 0 if sums else call.store.beta_kind
-        store.narrow = (t.rounds and not plan.raw and store.alpha_is_one and store.beta_kind == 0
-                        and call.finish == NULL)
+        store.narrow = not plan.raw and rounds(t, call, &store)
         if sums:
             store.alpha_is_one = True
             store.narrow = False

@@ -13,6 +13,10 @@ cdef enum:
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
     GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
 
+cdef enum:
+    FUSED = 1           # sums of bytes are scaled and become floats; the bias is added
+    FUSED_RELU = 2      # and then nothing is below zero
+
 cdef struct offset_t:
     # What is subtracted from an operand's numbers: one for each row of A or column of B, or (step 0) one for all.
     const int* zero     # NULL: nothing
@@ -33,9 +37,16 @@ cdef struct store_t:
     double alpha[2]
     double beta[2]
     const void* terms   # what an `update` of the call's own needs
+    # What a microkernel does to its sums before it stores them, where a call has an epilogue of which that is all:
+    # FUSED bits.  `bias`, `scale` and `column` are those of the tile's first column, `live` how many of its last
+    # vector's columns they have.
+    int fused, live
+    const void* bias            # one a column; NULL: none
+    const float* scale          # as the epilogue's
+    Py_ssize_t scale_step
     # gemv of bytes: B's offsets (NULL: none), and the first column.
     const offset_t* offset
-    Py_ssize_t column
+    Py_ssize_t column           # of a quantised product too
 
 cdef extern from *:
     """
@@ -111,6 +122,7 @@ cdef struct epilogue_t:
     const void* residual        # a matrix as C is, with adjacent columns, or (cs_residual 0) one column; NULL: none
     Py_ssize_t rs_residual, cs_residual
     double p, q                 # the numbers of the activation
+    int fused                   # FUSED bits: microkernels can do all of it; 0: they cannot
     const float* scale          # of sums of bytes, which become floats: one for each column (scale_step 1), or for all
     Py_ssize_t scale_step
 
@@ -197,7 +209,7 @@ cdef struct kernels_t:
     int narrows         # C is not of the type that is computed with: every tile goes through `update`, once
     int group           # elements of k in a packed component (dot products), and so in a step of a microkernel
     int appended        # steps that packing appends to a block
-    int rounds          # microkernels can write C as it is stored
+    int rounds          # microkernels can write C as it is stored; 2: by the terms of a quantised product
     int in_place        # an A with adjacent columns can be read as it lies
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]

@@ -97,7 +97,11 @@ class Lowering:
         return all(outer == size * inner for (_, outer), (size, inner) in pairwise(axes))
 
     def chain(self) -> Chain:
-        """Return the chain; weights are packed here.
+        """Return the chain; as `parts`."""
+        return Chain(*self.parts())
+
+    def parts(self) -> tuple[list[Any], tuple[int, ...], int, int, int]:
+        """Return what a chain is made of: once, for weights are packed here.
 
         Raises
         ------
@@ -108,7 +112,7 @@ class Lowering:
         members, scratch = self._scratch.placed(self._members, self.geometry.block)
         geometry = self.geometry
         blocks = -(-geometry.rows // geometry.block)
-        return Chain(members, (*geometry.lead, blocks), geometry.rows, geometry.block, scratch)
+        return members, (*geometry.lead, blocks), geometry.rows, geometry.block, scratch
 
     def misfit(self) -> str | None:
         """Return why kernels do not take it, as `chain` would raise it; nothing is packed, and no chain is made."""
@@ -123,8 +127,13 @@ class Lowering:
         if len(self.geometry.lead) > 2:
             raise Unfit(f"{len(self.geometry.lead)} leading axes: a chain counts two and its blocks of rows")
         now = self._outside(self.nodes[0].inputs[0])
-        for node, after in zip(self.nodes, (*self.nodes[1:], None), strict=True):
-            now = self._node(node, now, after)
+        pairs = zip(self.nodes, (*self.nodes[1:], None), strict=True)
+        for node, after in pairs:
+            if after is not None and self._rounds(node, after, now):
+                next(pairs)
+                now = self._rows(node, now, self.values[node.output].shape[-1], after.output == self.result, "", after)
+            else:
+                now = self._node(node, now, after)
         if len(self.sources) > SLOTS:
             raise Unfit(f"{len(self.sources)} arrays: a chain takes {SLOTS}")
 
@@ -310,11 +319,27 @@ class Lowering:
         self._members.append(Map(columns, x, out, Finish(activation)))
         return out
 
-    def _rows(self, node: Node, x: Ref, columns: int, last: bool, wanted: str) -> Ref:
+    def _rounds(self, node: Node, after: Node, x: Ref) -> bool:
+        """Whether an operation on rows of scratch writes the bytes that the next node makes of its result."""
+        kind = self.values[after.output].dtype.name
+        return (
+            ROWS.get(node.op) == "softmax"
+            and after.op == "quantize"
+            and self.values[node.output].dtype.name == "float32"
+            and kind in registry.BYTES
+            and (x.slot < SCRATCH or x.dtype != "float32")
+        )
+
+    def _rows(self, node: Node, x: Ref, columns: int, last: bool, wanted: str, rounded: Node | None = None) -> Ref:
         x = self._as(x, columns, "float32")
         # In place where the type stays; softmax needs an input of its own where it does not.
         here = not last and wanted == "float32" and x.slot < SCRATCH
-        out = x if here else self._target(last, columns, wanted)
+        if rounded is not None:
+            scale, zero = self._scale(rounded)
+            made = self._target(last, columns, self.values[rounded.output].dtype.name)
+            out = made._replace(scale=scale, zero=zero)
+        else:
+            out = made = x if here else self._target(last, columns, wanted)
         vectors: dict[str, Ref] = {}
         params: dict[str, float] = {}
         if node.op == "layer_norm":
@@ -327,7 +352,7 @@ class Lowering:
                 vectors = {"mask": self._mask(node.inputs[1], columns)}
         self._adjacent(x, out, *vectors.values())
         self._members.append(Rows(ROWS[node.op], columns, x, out, params, vectors))
-        return out
+        return made
 
     def _mask(self, name: str, columns: int) -> Ref:
         mask = self._outside(name)

@@ -36,31 +36,73 @@ cdef extern from *:
        anyhow) float32 is off by u * (512 + |shift|) for each of sum, shift and result, at most; so a result that
        lies further from a tie than 4 u (512 + |shift|) is rounded as the double would be.  Of random vectors one
        in 300 is done once more. */
+    static inline vf32 some_f32(const float *p, int n) { return n == FG_SINGLES ? *(const vf32 *)p : part_f32(p, n); }
+    static inline vf32 quant_scale(const quant_t *q, Py_ssize_t column, int n) {
+        vf32 scale = (vf32){0} + *q->left;
+        if (q->right_step) scale *= some_f32(q->right + column, n);
+        else scale *= (vf32){0} + *q->right;
+        if (q->both) scale /= (vf32){0} + *q->scale;
+        return scale;
+    }
+    static inline vf32 quant_shift(const quant_t *q, Py_ssize_t column, int n) {
+        vf32 shift = (vf32){0} + *q->zero;
+        if (q->bias) shift += some_f32(q->bias + column, n);
+        return shift;
+    }
+    /* The lowest byte of a number near 1.5 * 2^23 is that of the whole number added to it.  (By convertvector gcc 12
+       takes lane after lane.) */
+    static inline bytes_s8 lowest_bytes(vf32 lifted) {
+        bytes_s8 made;
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+        const __m128i bytes = _mm512_cvtepi32_epi8((__m512i)lifted);
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        const __m256i low = _mm256_and_si256((__m256i)lifted, _mm256_set1_epi32(255));
+        const __m128i pairs = _mm_packs_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+        const __m128i bytes = _mm_packus_epi16(pairs, pairs);
+    #else
+        const whole_i32 bytes = (whole_i32)lifted;
+        for (int i = 0; i < FG_SINGLES; i++) made[i] = (signed char)bytes[i];
+    #endif
+    #if FASTGEMM_VECTOR_BYTES > 16
+        memcpy(&made, &bytes, sizeof made);
+    #endif
+        return made;
+    }
+    /* Writes the first n results; returns how far from whole numbers they, and those before, were at most. */
+    static inline vf32 quantised(
+            vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char *c, int n, vf32 far) {
+        const vf32 exact = __builtin_convertvector((whole_i32)sums, vf32) * scale + shift;
+        const vf32 x = below_f32(above_f32(exact, low), high), lifted = x + 12582912.0f;
+        const bytes_s8 made = lowest_bytes(lifted);
+        if (n == FG_SINGLES) memcpy(c, &made, sizeof made);
+        else memcpy(c, &made, n);
+        return above_f32(magnitude_f32(x - (lifted - 12582912.0f)), far);
+    }
+    static inline int settled(vf32 far, vf32 shift) {
+        return at_most_f32(far + magnitude_f32(shift) * 0x1p-22f, 0.5f - 0x1p-13f);
+    }
     static inline void fg_requantise(const quant_t *q, Py_ssize_t columns, const int *tile, signed char *c,
                                      Py_ssize_t step, Py_ssize_t row, Py_ssize_t column) {
-        const vf32 nothing = {0};
-        const float left = q->left[row * q->left_step], *right = q->right + column * q->right_step;
-        const float y = q->scale[row * q->scale_step];
-        const float zero = q->zero[row * q->zero_step];
-        const vf32 low = nothing + (float)q->low, high = nothing + (float)q->high;
-        const float *bias = q->bias ? q->bias + column : NULL;
+        quant_t here = *q;
+        here.left += row * q->left_step;
+        here.scale += row * q->scale_step;
+        here.zero += row * q->zero_step;
+        const vf32 nothing = {0}, low = nothing + (float)q->low, high = nothing + (float)q->high;
         Py_ssize_t j = 0;
         for (; step == 1 && j + FG_SINGLES <= columns; j += FG_SINGLES) {
-            vf32 scale = nothing + left, shift = nothing + zero, x, near;
-            if (q->right_step) scale *= *(const vf32 *)(right + j);
-            else scale *= nothing + *right;
-            if (q->both) scale /= nothing + y;
-            if (bias) shift += *(const vf32 *)(bias + j);
-            x = __builtin_convertvector(*(const whole_i32 *)(tile + j), vf32) * scale + shift;
-            x = below_f32(above_f32(x, low), high);
-            near = (x + 12582912.0f) - 12582912.0f;
-            const bytes_s8 made = __builtin_convertvector(__builtin_convertvector(near, whole_i32), bytes_s8);
-            memcpy(c + j, &made, sizeof made);
-            if (!at_most_f32(magnitude_f32(x - near) + magnitude_f32(shift) * 0x1p-22f, 0.5f - 0x1p-13f))
+            const vf32 scale = quant_scale(&here, column + j, FG_SINGLES);
+            const vf32 shift = quant_shift(&here, column + j, FG_SINGLES);
+            const vi32 sums = *(const vi32 *)(tile + j);
+            if (!settled(quantised(sums, scale, shift, low, high, c + j, FG_SINGLES, nothing), shift))
                 fg_requantise_exactly(q, j, j + FG_SINGLES, tile, c, step, row, column);
         }
         if (j < columns) fg_requantise_exactly(q, j, columns, tile, c, step, row, column);
     }
+    /* Sums as floats, scaled, in the lanes that they had. */
+    static inline vf32 scaled_i32(vi32 sums, vf32 scale) {
+        return __builtin_convertvector((whole_i32)sums, vf32) * scale;
+    }
+    #define lanes_of_f32(v) ((vi32)(v))
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
     static inline vi32 dots_pairs(vi32 acc, vi32 x, vi32 y) {
         return acc + (vi32)_mm512_madd_epi16((__m512i)x, (__m512i)y);
@@ -92,6 +134,14 @@ cdef extern from *:
     """
     void requantise "fg_requantise"(const quant_t*, Py_ssize_t, const int*, signed char*, Py_ssize_t, Py_ssize_t,
                                     Py_ssize_t) nogil
+    # What the quantised product does with a column's terms, with a vector of sums, and whether float32 was enough.
+    vf32 quant_scale(const quant_t*, Py_ssize_t column, int n) nogil
+    vf32 quant_shift(const quant_t*, Py_ssize_t column, int n) nogil
+    vf32 quantised(vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char*, int n, vf32 far) nogil
+    bint settled(vf32 far, vf32 shift) nogil
+    vf32 some_f32(const float*, int n) nogil
+    vf32 scaled_i32(vi32, vf32) nogil
+    vi32 lanes_of_f32(vf32) nogil
     vi32 dots_pairs(vi32, vi32, vi32) nogil
     vi32 dots_vnni(vi32, vi32, vi32) nogil
     vf32 dots_bf16(vf32, vi32, vi32) nogil
