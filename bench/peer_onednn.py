@@ -105,7 +105,11 @@ class OneDnn(Library):
         def back(c: np.ndarray) -> np.ndarray:
             return c.view(dtype)
 
-        made = _Made(self.lib, memories, primitive, described, views)
+        made = Objects(self.lib)
+        for kind, handles in (
+            ("memory_desc", views), ("primitive_desc", [described]), ("primitive", [primitive]), ("memory", memories),
+        ):  # fmt: skip
+            made.add(kind, handles)
         keep = (a, b, first, arguments, made)
         return Bound(fresh if out is None else reused, None, None, back, keep)
 
@@ -126,14 +130,17 @@ class OneDnn(Library):
         )
 
 
-class _Made:
-    """Owns the objects of one product: a run over many shapes must not pile them up."""
+class Objects:
+    """Owns the objects of one product or network: a run over many shapes must not pile them up."""
 
-    def __init__(self, lib: Any, memories: list[Handle], primitive: Handle, described: Handle, views: list[Handle]):
-        self.pairs = [(lib.dnnl_memory_destroy, memory) for memory in memories]
-        self.pairs += [(lib.dnnl_primitive_destroy, primitive), (lib.dnnl_primitive_desc_destroy, described)]
-        self.pairs += [(lib.dnnl_memory_desc_destroy, view) for view in views]
+    def __init__(self, lib: Any) -> None:
+        self.lib = lib
+        self.pairs: list[tuple[Any, Handle]] = []
+
+    def add(self, kind: str, handles: list[Handle]) -> None:
+        """Take over objects of a kind, as in ``dnnl_<kind>_destroy``."""
+        self.pairs += [(self.lib[f"dnnl_{kind}_destroy"], handle) for handle in handles]
 
     def __del__(self) -> None:
-        for destroy, made in self.pairs:
+        for destroy, made in reversed(self.pairs):
             destroy(made)

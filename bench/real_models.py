@@ -51,7 +51,10 @@ def time_model(crew: Sequence[workers.Worker], path: Path, shape: list[int], rou
     truth = np.asarray(wanted(path, shape))
     seconds: dict[str, list[float]] = {}
     for one in crew:
-        answer = one.ask("prepare", 300.0, path=str(path), shape=shape, sample=0.02)
+        try:
+            answer = one.ask("prepare", 300.0, path=str(path), shape=shape, sample=0.02)
+        except workers.Died as error:
+            answer = {"unsupported": str(error)}
         one.settle()
         off = np.inf if "values" not in answer else np.abs(np.asarray(answer["values"]) - truth).max()
         if off <= CLOSE * max(1.0, np.abs(truth).max()):
@@ -61,10 +64,17 @@ def time_model(crew: Sequence[workers.Worker], path: Path, shape: list[int], rou
     ready, quiet = [one for one in crew if one.name in seconds], Quiet(20.0)
     for turn in range(rounds):
         for one in ready if turn % 2 == 0 else ready[::-1]:
+            if one.name not in seconds:
+                continue
             quiet.wait()
-            seconds[one.name] += one.ask("time")["seconds"]
+            try:
+                seconds[one.name] += one.ask("time")["seconds"]
+            except workers.Died as error:
+                # What it has already told stands for nothing: the others had more turns.
+                del seconds[one.name]
+                print(f"{path.name}: {one.name}: {error}")
             one.settle()
-    best = {name: min(samples) for name, samples in seconds.items()}
+    best = {name: min(samples) for name, samples in seconds.items() if samples}
     mine = best.get("fastgemm")
     name = f"{path.stem} {'x'.join(map(str, shape))}"
     ratios = [stats.number(best[one.name] / mine) if mine and one.name in best else "-" for one in crew[1:]]

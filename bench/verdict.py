@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -161,9 +162,11 @@ def _left_out(document: dict[str, Any]) -> list[str]:
 
 
 def missed(document: dict[str, Any], total: float, cls: float) -> list[str]:
-    """Say which requirements on geometric means are not met, against every peer."""
+    """Say which requirements on geometric means are not met, against every peer; nothing compared meets none."""
     found = []
     for group in groups(document):
+        if (total > -math.inf or cls > -math.inf) and not any(one.means for one in group.summaries):
+            found.append(f"{group.title}: nothing was compared")
         for one in group.summaries:
             bar = total if one.group == "total" else cls
             for peer, mean in one.means.items():

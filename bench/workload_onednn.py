@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from peer_onednn import DST, SRC, TYPES, WEIGHTS, Handle, OneDnn, _Argument
+from peer_onednn import DST, SRC, TYPES, WEIGHTS, Handle, Objects, OneDnn, _Argument
 from peers import Bound, Unsupported
 from workload_cases import Workload
 from workload_peers import Network, bound
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BIAS, SRC_1, SCALES, ZEROS, POST_OP = 41, 2, 4096, 8192, 32768
 RELU, LINEAR, BINARY_ADD, SOFTMAX, INFERENCE = 0x20, 0x26, 0x1FFF0, 0x30000, 96
 ANY, QUERY_WEIGHTS = 1, 131
+# Of the objects that are made for a network; the longer names first.
+KINDS = ("primitive_desc", "memory_desc", "primitive_attr", "post_ops", "primitive", "memory")
 ALLOCATE = ctypes.c_void_p(-1)
 
 
@@ -39,12 +41,14 @@ class OneDnnNetwork(OneDnn, Network):
     name = "onednn"
     summary = "oneDNN primitives with post-ops from the wheel onednn-cpu-gomp, by ctypes"
     foreign: ClassVar[bool] = True
+    objects: Objects | None = None
 
     def network(self, work: Workload, data: Mlp | Mha) -> Bound:
         """Make every primitive; a call executes them and waits."""
         self.steps: list[tuple[Handle, Any, int]] = []
-        self.alive: list[Any] = []
-        self.kind = TYPES[{"int8": "int8"}.get(work.dtype, work.dtype)]
+        self.objects = Objects(self.lib)
+        # Arrays that memory objects point to; they outlive those.
+        self.alive: list[Any] = [self.objects]
         result = self._perceptron(work, data) if work.kind == "mlp" else self._attention(work, data)
         execute, wait, stream = self.lib.dnnl_primitive_execute, self.lib.dnnl_stream_wait, self.stream
         execute.argtypes = [Handle, Handle, ctypes.c_int, ctypes.POINTER(_Argument)]
@@ -110,7 +114,7 @@ class OneDnnNetwork(OneDnn, Network):
         kind = TYPES["bfloat16" if array.dtype.name == "uint16" else array.dtype.name]
         view = self._describe(array, kind)
         memory = self._make("dnnl_memory_create", view, self.engine, Handle(array.ctypes.data))
-        self.alive += [array, view, memory]
+        self.alive.append(array)
         return Tensor(array, memory, view)
 
     def _attributes(
@@ -175,6 +179,12 @@ class OneDnnNetwork(OneDnn, Network):
         primitive = self._make("dnnl_primitive_create", described)
         packed = (_Argument * len(arguments))(*(_Argument(number, memory) for number, memory in arguments))
         self.steps.append((primitive, packed, len(arguments)))
+
+    def _make(self, function: str, *arguments: Any) -> Handle:
+        made = super()._make(function, *arguments)
+        if self.objects is not None:
+            self.objects.add(next(kind for kind in KINDS if kind in function), [made])
+        return made
 
     def _call(self, function: str, *arguments: Any) -> None:
         if self.lib[function](*arguments):

@@ -25,7 +25,7 @@ def bind(work: Workload, data: Mlp | Mha, product: Product, integers: Product | 
         ``product(a, b, out=None)`` of floats.
     integers : callable, optional
         ``integers(a, b, a_zero_point)`` of bytes, int32; without it bytes are multiplied as float32, which is exact
-        below 2**24: 500 products of bytes; above that as float64.
+        below 2**24: 500 products of bytes; above that as float64.  Constant weights are converted once, beforehand.
     """
     if work.dtype == "bfloat16":
         native = _native_bfloat16(product)
@@ -84,16 +84,16 @@ def _softmax(x: Array) -> None:
     x /= x.sum(axis=-1, keepdims=True)
 
 
-def _exact(product: Product, k: int) -> Product:
+def _exact(product: Product, k: int) -> tuple[Product, type[np.floating[Any]]]:
     # The largest sum of a row of bytes is k * 255 * 127.
-    kind = np.float32 if k * 255 * 127 < 1 << 24 else np.float64
+    kind: type[np.floating[Any]] = np.float32 if k * 255 * 127 < 1 << 24 else np.float64
 
     def run(a: Array, b: Array, zero: int) -> Array:
         left = a.astype(kind)
         left -= zero
-        return product(left, b.astype(kind))
+        return product(left, b.astype(kind, copy=False))
 
-    return run
+    return run, kind
 
 
 def _quantised(real: Array, scale: float, zero: int, kind: type[np.unsignedinteger] | type[np.signedinteger]) -> Array:
@@ -110,8 +110,10 @@ def _mlp_bytes(data: Mlp, product: Product, integers: Product | None) -> Bound:
     for layer in data.layers:
         assert layer.scales is not None
         assert layer.out is not None
-        multiply = _exact(product, len(layer.weight)) if integers is None else integers
-        weight = layer.weight if integers is not None else layer.weight.astype(np.float32)
+        multiply, weight = integers, layer.weight
+        if multiply is None:
+            multiply, kind = _exact(product, len(weight))
+            weight = weight.astype(kind)
         scales = layer.scales * np.float32(now.scale)
         steps.append((multiply, weight, np.uint8(now.zero), scales, layer.bias, layer.out))
         now = layer.out
@@ -133,8 +135,8 @@ def _mha_bytes(data: Mha, product: Product, integers: Product | None) -> Bound:
     assert data.scales is not None
     q_scale, k_scale, v_scale, p_scale, out_scale = data.scales
     head, length = data.q.shape[-1], data.q.shape[-2]
-    first = _exact(product, head) if integers is None else integers
-    second = _exact(product, length) if integers is None else integers
+    first = integers or _exact(product, head)[0]
+    second = integers or _exact(product, length)[0]
     keys, factor = data.k.swapaxes(-1, -2), np.float32(q_scale * k_scale / head**0.5)
 
     def mha() -> Array:

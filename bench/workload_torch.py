@@ -97,7 +97,9 @@ def compiled(work: Workload, data: Mlp | Mha) -> Bound:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     import torch._inductor.config as settings
 
+    # Weights are frozen only where no gradient could be asked for.
     settings.freezing = True
+    torch.set_grad_enabled(False)
     torch._dynamo.reset()
     module = (_Perceptron(work, data) if isinstance(data, Mlp) else _Fused()).eval()
     arguments = _arguments(work, data)

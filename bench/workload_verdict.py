@@ -51,6 +51,19 @@ def against_best(document: dict[str, Any]) -> dict[str, list[float]]:
     return {name: values for name, values in found.items() if values}
 
 
+def missed(document: dict[str, Any], least: float) -> list[str]:
+    """Say which groups' means against the fastest peer are below a ratio; where nothing was compared, that is one."""
+    compared = against_best(document)
+    found = [] if document["results"] else ["nothing was timed"]
+    for name, _ in groups(document):
+        mean = geometric_mean(compared.get(name, []))
+        if name not in compared:
+            found.append(f"{name}: nothing was compared")
+        elif not mean >= least:
+            found.append(f"{name}: {mean:.2f} against the best peer, not {least}")
+    return found
+
+
 def speed_table(document: dict[str, Any], results: list[Result]) -> str:
     """Every network of a group: the subject's time and rate, the ratio to every peer."""
     peers, subject = document["peers"], document["subject"]

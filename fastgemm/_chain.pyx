@@ -5,6 +5,9 @@ A chain is a list of members (`member_t`): products, operations on rows, activat
 reach is known when they are added, so a run compares one range a slot with the array that it is given.
 
     item (i0, i1, i2) -> member 0, member 1, ...      one thread an item; SCRATCH is the thread's own memory
+
+A chain of one item, all of whose products are of packed weights, is shared by the threads member after member: they
+take pieces of each and wait for one another before the next, in one region for all of them.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -17,14 +20,16 @@ from fastgemm._call cimport make_ready
 from fastgemm._linear cimport finish_of, fused_of
 from fastgemm._packed cimport Panels, find
 from fastgemm.driver._plan cimport Plan
-from fastgemm.driver._team cimport run_inside, run_items, threads_now
+from fastgemm.driver._team cimport MOST_STEPS, run_inside, run_items, run_pieces, run_steps, threads_now
 from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
+from fastgemm.driver.pieces cimport fg_take
 from fastgemm.driver.structs cimport appended, call_t, letter, plan_t
 from fastgemm.float_errors cimport clear_flags
 
 import numpy as np
 
 from fastgemm import registry
+from fastgemm.heuristic import TEAM_FLOPS as _TEAM_FLOPS
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -77,6 +82,7 @@ cdef struct work_t:
 cdef const rows_t* TABLES[MAX_LEVEL]
 cdef float ONE = 1
 SLOTS = <int>MAX_SLOTS
+cdef double TEAM_FLOPS = _TEAM_FLOPS
 
 
 def add_table(int level, object capsule):
@@ -93,8 +99,9 @@ cdef inline char* at(const ref_t* r, const work_t* work, const Py_ssize_t* index
             + index[0] * r.steps[0] + index[1] * r.steps[1] + index[2] * r.steps[2])
 
 
-cdef void run_product(const member_t* m, const work_t* work, const Py_ssize_t* index, bint last,
-                      char* space) noexcept nogil:
+cdef double run_product(const member_t* m, const work_t* work, const Py_ssize_t* index, bint last,
+                        Py_ssize_t* taken, int team, char* space, char* own) noexcept nogil:
+    # All of it (taken: NULL), or pieces of it, of which the share is returned; what is packed goes to `own`.
     cdef call_t call
     cdef epilogue_t e
     cdef offset_t offsets[2]
@@ -130,43 +137,70 @@ cdef void run_product(const member_t* m, const work_t* work, const Py_ssize_t* i
         e.scale, e.scale_step = m.scale, m.scale_step
         e.fused = fused_of(m.code, &e)
         call.finish, call.terms, call.store.fused = m.finish, &e, e.fused
-    run_inside(plan, &call, space + work.scratch)
+    if taken != NULL:
+        return run_pieces(plan, &call, own + work.scratch, taken, team)
+    run_inside(plan, &call, own + work.scratch)
+    return 1
+
+
+cdef void run_rows(const member_t* m, const work_t* work, const Py_ssize_t* index, Py_ssize_t first, Py_ssize_t count,
+                   char* space) noexcept nogil:
+    # Some rows of an item by a member that is no product.
+    cdef row_terms_t terms
+    cdef epilogue_t e
+    cdef Py_ssize_t j
+    cdef char* x = at(&m.x, work, index, space) + first * m.x.row
+    cdef char* y = at(&m.y, work, index, space) + first * m.y.row
+    cdef char* u = at(&m.u, work, index, space)
+    if m.kind == ROWS:
+        terms = m.terms
+        terms.u = <const float*>(u + first * m.u.row) if u != NULL else NULL
+        terms.v, terms.rs_u = <const float*>at(&m.v, work, index, space), m.u.row
+        m.rows(count, m.n, x, m.x.row, y, m.y.row, &terms)
+    else:
+        if x != y:
+            for j in range(count):
+                memcpy(y + j * m.y.row, x + j * m.x.row, m.n * m.y.column)
+        e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
+        e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+        e.cs_residual = 1
+        e.p, e.q = m.p, m.q
+        m.finish(count, m.n, y, m.y.row // m.y.column, &e, first, 0)
+
+
+cdef double run_shared(const void* work_, int at_member, Py_ssize_t* taken, int team, char* shared,
+                       char* space) noexcept nogil:
+    # Pieces of one member, where there is one item and all threads share it.
+    cdef const work_t* work = <const work_t*>work_
+    cdef Py_ssize_t index[MAX_OUTER]
+    cdef const member_t* m = &work.members[at_member]
+    cdef Py_ssize_t first, count, done = 0, piece = (work.rest + team - 1) // team
+    memset(index, 0, sizeof(index))
+    if m.kind == PRODUCT:
+        return run_product(m, work, index, True, taken, team, shared, space)
+    while True:
+        count = fg_take(taken, work.rest, team, piece, 1, &first)
+        if count == 0:
+            return <double>done / work.rest
+        run_rows(m, work, index, first, count, shared)
+        done += count
 
 
 cdef void run_item(const void* work_, Py_ssize_t item, char* space) noexcept nogil:
     cdef const work_t* work = <const work_t*>work_
     cdef Py_ssize_t index[MAX_OUTER]
-    cdef Py_ssize_t rows, i, j
+    cdef Py_ssize_t i
     cdef const member_t* m
-    cdef row_terms_t terms
-    cdef epilogue_t e
-    cdef char* x
-    cdef char* y
     index[2] = item % work.outer[2]
     index[1] = item // work.outer[2] % work.outer[1]
     index[0] = item // work.outer[2] // work.outer[1]
     cdef bint last = index[2] + 1 == work.outer[2]
-    rows = work.rest if last else work.block
     for i in range(work.count):
         m = &work.members[i]
         if m.kind == PRODUCT:
-            run_product(m, work, index, last, space)
-            continue
-        x, y = at(&m.x, work, index, space), at(&m.y, work, index, space)
-        if m.kind == ROWS:
-            terms = m.terms
-            terms.u, terms.v = <const float*>at(&m.u, work, index, space), <const float*>at(&m.v, work, index, space)
-            terms.rs_u = m.u.row
-            m.rows(rows, m.n, x, m.x.row, y, m.y.row, &terms)
+            run_product(m, work, index, last, NULL, 1, space, space)
         else:
-            if x != y:
-                for j in range(rows):
-                    memcpy(y + j * m.y.row, x + j * m.x.row, m.n * m.y.column)
-            e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
-            e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
-            e.cs_residual = 1
-            e.p, e.q = m.p, m.q
-            m.finish(rows, m.n, y, m.y.row // m.y.column, &e, 0, 0)
+            run_rows(m, work, index, 0, work.rest if last else work.block, space)
 
 
 cdef class Chain:
@@ -185,6 +219,8 @@ cdef class Chain:
     cdef member_t* members
     cdef int count
     cdef bint sealed        # it has run
+    cdef int team           # threads that share each member of a single item; 1: threads take items
+    cdef double flops
     cdef Py_ssize_t outer[MAX_OUTER]
     cdef readonly Py_ssize_t rows, block, scratch, workspace
     cdef Py_ssize_t rest
@@ -207,6 +243,8 @@ cdef class Chain:
         self.rows, self.block, self.rest = rows, block, rows - (blocks - 1) * block
         self.scratch = self.workspace = (scratch + 63) // 64 * 64
         self.slots, self.keeps = [], []
+        # What a single item is shared by is known when its weights are: a plan a product.
+        self.team = threads_now() if self.outer[0] * self.outer[1] * self.outer[2] == 1 else 1
 
     def __dealloc__(self):
         free(self.members)
@@ -349,13 +387,14 @@ cdef class Chain:
         for i, rows in enumerate((self.block, self.rest)):
             if isinstance(b, Panels):
                 la = letter(rows, k, a.row // row.stored_bytes, a.column // row.stored_bytes, row.parts)
-                find(panels, row.code, la, rows, 1, &m.plans[i])
+                find(panels, row.code, la, rows, self.team, &m.plans[i])
             else:
                 plan = plans(rows)
                 m.plans[i] = plan.plan
                 if (plan.plan.m, plan.plan.n, plan.plan.k, plan.plan.batch) != (rows, n, k, 1):
                     raise ValueError("a plan for another product")
-            if m.plans[i].kernels == NULL or m.plans[i].threads != 1:
+                self.team = 1
+            if m.plans[i].kernels == NULL or m.plans[i].threads != 1 and m.panels == NULL:
                 raise ValueError("a plan that is not for one thread's kernels")
             self.workspace = max(self.workspace, self.scratch + <Py_ssize_t>(m.plans[i].a_bytes + m.plans[i].b_bytes))
         if row.group > 1 and row.exact:
@@ -368,6 +407,7 @@ cdef class Chain:
             raise ValueError("sums of bytes become floats by a scale and a Finish")
         if finish is not None:
             self.take_finish(m, level, row, finish, n)
+        self.flops += 2.0 * self.rest * n * k
         self.count += 1
 
     def add_rows(self, Py_ssize_t n, x, y, op, kinds, level, double p, quants, vectors):
@@ -430,6 +470,7 @@ cdef class Chain:
         cdef cnp.ndarray array
         cdef int failed, d, most = threads_now()
         cdef Py_ssize_t total, i, lowest, highest, reach
+        cdef double least = TEAM_FLOPS
         self.sealed = True
         if threads is not None:
             most = min(max(1, threads), most)
@@ -468,7 +509,10 @@ cdef class Chain:
             work.outer[i] = self.outer[i]
         total = self.outer[0] * self.outer[1] * self.outer[2]
         with nogil:
-            failed = run_items(run_item, &work, total, self.workspace + 64, most)
+            if self.team > 1 and self.flops >= least and self.count <= MOST_STEPS:
+                failed = run_steps(run_shared, &work, self.count, self.workspace + 64, most)
+            else:
+                failed = run_items(run_item, &work, total, self.workspace + 64, most)
         clear_flags()
         if failed:
             raise MemoryError("no memory for a chain's workspace")
