@@ -1,0 +1,87 @@
+"""Operands that end, or begin, where the next page may not be touched: a load too long is a crash, in masked lanes too.
+
+(A sanitizer does not see what vector instructions read.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import dtype_of, integers
+
+from fastgemm import heuristic, kernels, registry
+from fastgemm.plan import Plan
+from fastgemm.problem import Config, Problem
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect as Linux has it")
+PAGES = 16
+
+
+class Area:
+    """Some pages between two that raise a signal."""
+
+    def __init__(self) -> None:
+        page = mmap.PAGESIZE
+        self.map = mmap.mmap(-1, (PAGES + 2) * page)
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        for fence in (first, first + (PAGES + 1) * page):
+            assert protect(ctypes.c_void_p(fence), ctypes.c_size_t(page), 0) == 0
+        self.first, self.last = page, (PAGES + 1) * page
+
+    def array(self, rows: int, columns: int, dtype: str, letter: str, at_end: bool) -> np.ndarray[Any, Any]:
+        """An array that ends with the last page or begins with the first."""
+        kind = dtype_of(dtype)
+        size = rows * columns * kind.itemsize
+        start = self.last - size if at_end else self.first
+        flat = np.frombuffer(self.map, np.uint8, size, start).view(kind)
+        return flat.reshape((rows, columns), order="C" if letter == "n" else "F")
+
+
+@pytest.fixture(scope="module")
+def areas() -> tuple[Area, Area, Area]:
+    return Area(), Area(), Area()
+
+
+def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Config]:
+    """One of each family that takes a problem, and the heuristic's."""
+    mr, nr = registry.tiles(dt, tier)[0]
+    made = [heuristic.config(problem, tier)]
+    for family, pack in (("small", "none"), ("small", "b"), ("gemv", "none"), ("gemm", "none"), ("gemm", "ab")):
+        made.append(Config(family, tier.name, *((0, 0) if family == "gemv" else (mr, nr)), pack=pack))
+    return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]
+
+
+@pytest.mark.parametrize("tier", kernels.runnable(), ids=lambda tier: tier.name)
+@pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda dt: dt.name)
+def test_no_byte_beside_operands(dt: registry.DType, tier: registry.Isa, areas: tuple[Area, Area, Area]) -> None:
+    if not registry.supported(dt, tier) or (dt.group > 1 and dt.narrows):
+        pytest.skip("no plain products of this type here")
+    kernels.load(tier.name)
+    lanes, result = registry.lanes(dt, tier), dt.result or dt.numpy
+    mr, nr = registry.tiles(dt, tier)[0]
+    sizes = [
+        *itertools.product((1, 3, mr + 1), (1, 3, lanes + 1, nr + 2), (1, 3, 21)),
+        (1, 5, 65),
+        (1, 4, 200),
+        (35, 2, 2),
+    ]
+    for (m, n, k), letters in itertools.product(sizes, ("nn", "tn", "nt", "tt")):
+        problem = Problem(dt.name, m, n, k, layout=letters)
+        for config, at_end in itertools.product(configs(dt, tier, problem), (True, False)):
+            a, b = (
+                areas[0].array(m, k, dt.numpy, letters[0], at_end),
+                areas[1].array(k, n, dt.numpy, letters[1], at_end),
+            )
+            a[...], b[...] = integers((m, k), dt.numpy, 1), integers((k, n), dt.numpy, 2)
+            out = areas[2].array(m, n, result, "n", at_end)
+            Plan(problem, config).run(a, b, out)
+            wide = "c16" if dt.parts == 2 else "bool" if dt.numpy == "bool" else "f8"
+            want = np.einsum("ik,kj->ij", a.astype(wide), b.astype(wide)).astype(out.dtype)
+            assert np.array_equal(out, want), (problem, config)
