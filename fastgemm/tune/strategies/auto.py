@@ -7,7 +7,7 @@ needed.
 Why this one is the default.  A shape gets some ten seconds, which is 20 to 250 trials, and the heuristic's start is
 good: what pays is to look around it.  Replayed on the complete spaces of 12 shapes (``bench/kernel_searches.py``, Zen
 5, best so far over the best, geometric means of medians of 5 seeds), after 16, 32 and 64 trials: auto 1.008, 1.003,
-1.001; gbfs 1.008, 1.007, 1.004; na2c 1.006, 1.006, 1.005; xgb 1.020, 1.005, 1.001; xgb with the other shapes' history
+1.001; gbfs 1.006, 1.006, 1.002; na2c 1.008, 1.006, 1.002; xgb 1.020, 1.005, 1.001; xgb with the other shapes' history
 1.008, 1.003, 1.001 (and 5 s for its model); tpe, the default before, 1.024, 1.013, 1.010; ga 1.035, 1.021, 1.011;
 random 1.038, 1.032, 1.025.  From a start that is poor, the untiled one of the nested tilings, the model's favourites
 save the first hundred trials, and it ends where gbfs does (``bench/papers.py``).  xgb ends better there, with ten times
