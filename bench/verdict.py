@@ -163,13 +163,15 @@ def _left_out(document: dict[str, Any]) -> list[str]:
 
 def missed(document: dict[str, Any], total: float, cls: float) -> list[str]:
     """Say which requirements on geometric means are not met, against every peer; nothing compared meets none."""
-    found = []
+    if max(total, cls) == -math.inf:
+        return []
+    found = [] if document["results"] else ["nothing was timed"]
     for group in groups(document):
-        if (total > -math.inf or cls > -math.inf) and not any(one.means for one in group.summaries):
-            found.append(f"{group.title}: nothing was compared")
         for one in group.summaries:
             bar = total if one.group == "total" else cls
             for peer, mean in one.means.items():
-                if mean < bar:
+                if one.group == "total" and math.isnan(mean):
+                    found.append(f"{group.title}: nothing was compared with {peer}")
+                elif mean < bar:
                     found.append(f"{group.title}, {one.group}: {mean:.2f} against {peer}, {bar:.2f} wanted")
     return found

@@ -170,6 +170,11 @@ class TestFigures:
         missed = verdict.missed(synthetic(), 4.5, 0.9)
         assert len(missed) == 3
         assert "float32, 2 threads, general: 0.50 against mkl, 0.90 wanted" in missed
+        document = synthetic()
+        for result in document["results"]:
+            result["times"].pop("mkl", None)
+        assert "float32, 2 threads: nothing was compared with mkl" in verdict.missed(document, 0.1, 0.1)
+        assert verdict.missed({**document, "results": []}, 0.1, -math.inf) == ["nothing was timed"]
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(2.0, "2 s"), (0.0123, "12.3 ms"), (4.56e-6, "4.56 us"), (7.8e-8, "78 ns")]

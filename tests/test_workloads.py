@@ -159,6 +159,17 @@ def test_what_a_run_says() -> None:
     assert "0.30 cores busy" in said
 
 
+def test_requirements() -> None:
+    """A mean below the ratio misses it, and so does a group in which nothing was compared."""
+    document = synthetic()
+    assert workload_verdict.missed(document, 1.5) == []
+    assert workload_verdict.missed(document, 2.0) == ["MLP float32: 1.73 against the best peer, not 2.0"]
+    for result in document["results"]:
+        result["times"] = {"fastgemm": result["times"]["fastgemm"]}
+    assert workload_verdict.missed(document, 1.0) == ["MLP float32: nothing was compared"]
+    assert workload_verdict.missed({**document, "results": []}, 1.0) == ["nothing was timed"]
+
+
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         workloads.main(["--help"])
