@@ -268,7 +268,10 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     elif pack == "none":
         # Short rows, many of them: as much of B, and of A where its rows are adjacent, as a quarter of L2 holds.
         beside = problem.m * size if problem.layout[0] == "t" else 0
-        kc = max(128, min(4096, (l2 >> 2) // (row_b + beside)))
+        # But tiles want 512 steps to pay for their stores, also where B takes all of L2 (101 x 512 x 512, KC 128 / 512
+        # 221 / 205 us; f64 35 x 256 x 512 86 / 77, 16 x 350 x 700 76 / 71).
+        least = 512 if problem.layout[0] == "n" else 128
+        kc = max(least, min(4096, (l2 >> 2) // (row_b + beside)))
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if pack == "none":
