@@ -8,7 +8,7 @@ a strategy that learns (``xgb+``) gets the trials of all other shapes.
 Live, each shape is tuned for some seconds, worker start and final included, and what was found is then timed in turn
 with the start and with the five best that the recording knows; the figure is its time over the least.
 
-    python bench/kernel_searches.py                              # Markdown; a minute
+    python bench/kernel_searches.py                              # Markdown; some minutes, most of them in xgb+
     python bench/kernel_searches.py --strategies auto xgb xgb+ gbfs
     python bench/kernel_searches.py --live --seconds 10          # two minutes, on a quiet machine
     python bench/kernel_searches.py --live --first 6 --count 6   # half of them
