@@ -176,6 +176,54 @@ def test_what_a_product_leaves() -> None:
     assert operations(applied("epilogues", finished(build, product + product))) == ["matmul", "add"]
 
 
+def projections(build: Builder, dtype: Any, known: bool = True) -> list[fg.Tensor]:
+    """Return queries, keys and values of one input, of different widths."""
+    x = build.input("x", (2, 6, 16), dtype)
+    found = []
+    for at, width in enumerate((12, 12, 8)):
+        weight = numbers((16, width), dtype, at) if known else build.input(f"w{at}", (16, width), dtype)
+        found.append(x @ weight + numbers((width,), dtype, 9 + at))
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_siblings_are_one_product(dtype: str) -> None:
+    build = Builder()
+    kind = dtype_of(dtype)
+    q, k, v = projections(build, kind)
+    build.output(build.softmax(q @ k.transpose(0, 2, 1)) @ v, "y")
+    graph = passes.epilogues(build.graph())
+    after = applied("siblings", graph, 1e-6)
+    assert operations(after).count("linear") == 1
+    assert operations(after).count("slice") == 3
+    ready = fg.compile(build.graph())
+    assert count(ready.graph) == (0, 0)
+    inputs = inputs_of(graph)
+    alone = fg.compile(graph, fusion="none").run(inputs)["y"].astype("f8")
+    np.testing.assert_allclose(
+        ready.run(inputs)["y"].astype("f8"), alone, rtol=1e-4, atol=0.05 if dtype == "bfloat16" else 1e-5
+    )
+
+
+def test_products_that_are_no_siblings() -> None:
+    for known, outputs in ((False, 0), (True, 1)):
+        build = Builder()
+        q, k, v = projections(build, "float32", known)
+        if outputs:
+            for tensor, name in ((q, "q"), (k, "k"), (v, "v")):
+                build.output(tensor, name)
+        build.output(build.relu(q) + build.tanh(k), "y")
+        build.output(build.exp(v), "z")
+        graph = passes.epilogues(build.graph())
+        assert operations(applied("siblings", graph)) == operations(graph)
+    build = Builder()
+    x = build.input("x", (6, 16), "float32")
+    for at, made in enumerate((build.relu(x @ numbers((16, 4), "f4")), build.tanh(x @ numbers((16, 4), "f4")))):
+        build.output(made.reshape(24), f"y{at}")
+    graph = passes.epilogues(build.graph())
+    assert operations(applied("siblings", graph)) == operations(graph), "their activations differ"
+
+
 def test_layouts_save_the_reorder_of_attention() -> None:
     graph = passes.apply(attention(2, 9, 3, 12), "none")
     assert count(graph)[0] == 1

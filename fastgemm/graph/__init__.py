@@ -7,7 +7,7 @@ reference.py    the oracle: a graph's meaning, node by node in NumPy
 storage.py      where values lie: views share the memory of their source
 passes/         each Graph -> Graph, in an order of their own (PASSES): fusion, folding, layouts, chains, copies
 planner.py      buffers in one block of memory, by their lives
-runners.py      how one node runs; steps.py: a program of them
+runners.py      how one node runs, kernel_runners.py by one compiled call; steps.py: a program of them
 rowwise.py      what can be a member of a chain; lowering.py makes a `fastgemm.chain.Chain`, scratch.py its memory
 scheduling.py   the published heuristic for splits, a source of plans beside ours
 memory.py       the memory model: bytes fetched into each cache level; touches.py: what a step touches

@@ -14,6 +14,7 @@ from .layouts import layouts
 from .quantised import quantised
 from .recognise import recognise
 from .scales import scales
+from .siblings import siblings
 from .sinking import sinking
 from .views import views
 from .weights import weights
@@ -47,6 +48,7 @@ PASSES = (
     Pass("epilogues", epilogues, "fine"),
     Pass("quantised", quantised, "fine"),
     Pass("fold_rest", fold_rest, "fine"),
+    Pass("siblings", siblings, "fine"),
     Pass("sinking", sinking, "fine"),
     Pass("layouts", layouts, "fine"),
     Pass("weights", weights, "fine"),
