@@ -23,12 +23,13 @@ import real_models  # noqa: E402
 import workload_cases  # noqa: E402
 import workload_data  # noqa: E402
 import workload_graph  # noqa: E402
+import workload_passes  # noqa: E402
 import workload_peers  # noqa: E402
 import workload_verdict  # noqa: E402
 import workloads  # noqa: E402
 from workload_cases import Workload  # noqa: E402
 
-from fastgemm.graph import reference  # noqa: E402
+from fastgemm.graph import passes, reference  # noqa: E402
 
 SMALL = [
     Workload(name, kind, sizes, batch, dtype)
@@ -55,7 +56,8 @@ def computed(work: Workload, name: str, data: Any) -> np.ndarray:
 
 
 def test_examples() -> None:
-    assert doctest.testmod(workload_cases).failed == doctest.testmod(cachegrind).failed == 0
+    for module in (workload_cases, cachegrind, workload_passes):
+        assert doctest.testmod(module).failed == 0
 
 
 def test_what_the_simulator_prints_is_read(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,6 +190,17 @@ def test_one_network_from_end_to_end(tmp_path: Path) -> None:
     (result,) = json.loads(report.read_text())["results"]
     assert set(result["times"]) == {"fastgemm", "fastgemm-fine", "fastgemm-none", "fastgemm-steps", "numpy"}
     assert not result["errors"]
+
+
+def test_passes_one_after_another(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every way of computing a network is checked; what changes nothing has no gain of its own."""
+    asked = ["--networks", "MLP_1", "--batch", "3", "--rounds", "1", "--sample", "0.0001", "--details"]
+    assert workload_passes.main([*asked, "--dtype", "float32", "int8"]) == 0
+    lines = {line.split("|")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "|" in line}
+    assert {row.name for row in passes.PASSES} - {"copies"} < set(lines)
+    assert [cell.strip() for cell in lines["sinking"].split("|")[2:4]] == ["-", "-"]
+    assert "-" not in lines["weights"].split("|")[2]
+    assert "-" not in lines["quantised"].split("|")[3]
 
 
 def test_a_model_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
