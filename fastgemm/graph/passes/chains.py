@@ -20,7 +20,7 @@ from ..lowering import Lowering
 # The share of L2 that intermediates may take, and the one that weights may: what is read once passes through it too.
 SHARE, WEIGHTS = 0.5, 0.75
 # Weights that do not fit L2 are read anew for each block of rows: so many rows pay for that.  Below, the threads do
-# better to share their columns: of each product by itself, or, where all weights are constants, in a chain of one item.
+# better to share their columns, as single products do.
 LEAST_ROWS = 64
 
 
@@ -118,7 +118,7 @@ def block_of(nodes: Sequence[Node], values: Mapping[str, Value], threads: int, l
         blocks += 1
     block = -(-rows // blocks)
     if block < min(rows, LEAST_ROWS) and weights > l2 * WEIGHTS:
-        return rows if flat and rows <= fits and _all_packed(nodes, values) else None
+        return None
     return None if balance(items * -(-rows // block), threads) < min(1.0, _alone(nodes, values, threads)) else block
 
 
@@ -126,12 +126,6 @@ def _scratch_row(nodes: Sequence[Node], values: Mapping[str, Value]) -> int:
     """Bytes of scratch for a row: of what is read and what is written, where that is most."""
     widths = [values[node.output].shape[-1] * max(values[node.output].dtype.itemsize, 4) for node in nodes[:-1]]
     return max([*map(sum, pairwise(widths)), *widths, 1])
-
-
-def _all_packed(nodes: Sequence[Node], values: Mapping[str, Value]) -> bool:
-    """Whether every product is by a constant matrix, which lies packed."""
-    weights = [values[node.inputs[1]] for node in nodes if node.kind == ops.PRODUCT]
-    return all(weight.data is not None and len(weight.shape) == 2 for weight in weights)
 
 
 def _alone(nodes: Sequence[Node], values: Mapping[str, Value], threads: int) -> float:
