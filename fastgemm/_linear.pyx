@@ -81,8 +81,8 @@ cdef void fill(epilogue_t* terms, cnp.ndarray bias, cnp.ndarray residual, npy_in
                double p, double q) noexcept:
     # Arrays that have been found to fit an output of m x n, or None.
     cdef bint wide
-    terms.bias = terms.residual = NULL
-    terms.bias_step = terms.rs_residual = terms.cs_residual = 0
+    terms.bias = terms.residual = terms.scale = NULL
+    terms.bias_step = terms.rs_residual = terms.cs_residual = terms.scale_step = 0
     if bias is not None:
         terms.bias, terms.bias_step = cnp.PyArray_BYTES(bias), cnp.PyArray_SIZE(bias) != 1
     if residual is not None:
