@@ -65,23 +65,22 @@ def best(calls: Sequence[Callable[[], object]], rounds: int, sample: float) -> l
 def pieces(compiled: Any, given: dict[str, Any]) -> Iterator[tuple[list[tuple[str, int]], list[Callable[[], object]]]]:
     """Give every step's members with their operations, and calls that run the first, the first two, ..."""
     from fastgemm.chain import Chain, Product
+    from fastgemm.graph.kernel_runners import ChainOf
     from fastgemm.graph.lowering import Lowering
 
     program = compiled._program
     outputs = {root: compiled._output(name, None, {}, {}) for root, name in program.made.items()}
-    filled = program.bound(program.table(), {**given, **outputs})
+    filled = program.run(program.frame(), {**given, **outputs})
     for step in program.steps:
-        x, out, run = [filled[at] for at in step.reads], filled[step.writes], step.run
-        if step.node.op != "chain":
+        x, out, bind = [filled[at] for at in step.reads], filled[step.writes], step.runner.bind
+        if not isinstance(bind, ChainOf):
             is_product = step.node.op in ("matmul", "linear", "qlinear")
             name = f"{x[0].shape[-1]} x {out.shape[-1]}" if is_product else step.node.op
-            flops = 2 * out.size * x[0].shape[-1] if is_product else 0
-            yield [(name, flops)], [partial(run, x, out, step.attributes)]
+            yield [(name, 2 * out.size * x[0].shape[-1] if is_product else 0)], [bind(x, out)]
             continue
-        arrays = {**run.constants, **dict(zip(run.inputs, x, strict=True)), run.nodes[-1].output: out}
-        lowered = Lowering(run.nodes, run.values, {name: array.strides for name, array in arrays.items()}, run.block)
-        members, *shape = lowered.parts()
-        operands = lowered.arrays(arrays)
+        # The arrays by slot, as the whole chain is called with them.
+        operands = bind(x, out).args[0]
+        members, *shape = Lowering(*bind._asked).parts()
         names, calls = [], []
         items = math.prod(shape[0][:-1]) * shape[1]
         for at, member in enumerate(members, 1):
