@@ -258,7 +258,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     s.rs_a, s.cs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_a, call.rs_b, call.rs_c
     s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
     s.touch_a = s.touch_b = s.touch_c = 0
-    s.panels, s.tail = 1, tail
+    s.panels, s.panel_a, s.panel_c, s.tail = 1, 0, 0, tail
     whole = kernel_of_rows(plan, call, s.m)
     if items > 1:
         fetch_ahead(&s, t.part)
