@@ -82,7 +82,7 @@ class Outcome:
         Sizes of the product.
     state : State
         The best tiling.
-    seconds, untiled_seconds, library_seconds : float
+    seconds, untiled_seconds, plan_seconds : float
         Median of its whole runs; the estimate of the start's; median of the configuration that the library would use.
     trials, states : int
         States that were measured, and those that there are.
@@ -94,7 +94,7 @@ class Outcome:
     state: State
     seconds: float
     untiled_seconds: float
-    library_seconds: float
+    plan_seconds: float
     trials: int
     states: int
     strategy: str
@@ -153,7 +153,7 @@ def said(problem: Problem, outcome: Outcome) -> str:
     return (
         f"{name(problem)}: {outcome.state}, {duration(outcome.seconds)} after {outcome.trials} trials "
         f"({share:.2g} % of {outcome.states} states); untiled {duration(outcome.untiled_seconds)}, "
-        f"the library's own plan {duration(outcome.library_seconds)}"
+        f"the library's own plan {duration(outcome.plan_seconds)}"
     )
 
 
