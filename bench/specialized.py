@@ -19,7 +19,7 @@ import time
 
 import numpy as np
 
-from fastgemm import heuristic, kernels, registry, special
+from fastgemm import heuristic, kernels, registry, special, special_shapes
 from fastgemm.plan import Plan
 from fastgemm.problem import Problem
 from fastgemm.tune import specialise
@@ -76,7 +76,7 @@ def main() -> None:
         raise SystemExit("no kernels run here")
     dtype = registry.dtype(options.dtype).name
     problems = [Problem(dtype, *sizes) for sizes in itertools.product(options.dims, repeat=3)]
-    registry.SPECIAL = ()  # the generic plans, without the kernels that this build has for some of the shapes
+    special_shapes.SPECIAL = ()  # the generic plans, without the kernels that this build has for some of the shapes
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FASTGEMM_CACHE"] = folder
         modules = specialise.compiled(problems, tier.name, lambda text: print(text, flush=True))

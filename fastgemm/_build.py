@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
+import importlib
 import os
 import re
 import subprocess
@@ -34,6 +34,7 @@ from setuptools.errors import PlatformError
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fastgemm"
+TABLES = "_fastgemm_tables"
 # Relative, as setuptools and distutils want their paths.
 RENDERED = Path("build") / "rendered"
 
@@ -89,13 +90,17 @@ DIRECTIVES = {
 
 def load_registry() -> ModuleType:
     """Load ``registry.py`` without importing the package."""
-    spec = importlib.util.spec_from_file_location("_fastgemm_registry", PACKAGE / "registry.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_table("registry")
+
+
+def load_table(name: str) -> ModuleType:
+    """Load a table of the package by path, as a module of a package that has no ``__init__`` to run."""
+    if TABLES not in sys.modules or sys.modules[TABLES].__path__ != [str(PACKAGE)]:
+        for known in [key for key in sys.modules if key.startswith(f"{TABLES}.")]:
+            del sys.modules[known]
+        sys.modules[TABLES] = ModuleType(TABLES)
+        sys.modules[TABLES].__path__ = [str(PACKAGE)]
+    return importlib.import_module(f"{TABLES}.{name}")
 
 
 def render(template: Path, **names: object) -> str:
@@ -189,7 +194,7 @@ def tier_flags(compiler: Sequence[str], tier: Any) -> tuple[list[str], str]:
 
 
 def special_text(registry: Any, tier: Any, special: Sequence[Any], code: str, narrow: bool = False) -> str:
-    """Render the kernels of some shapes alone (`registry.Special`); `code` is the hash of the build they are for.
+    """Render the kernels of some shapes alone (`special_shapes.Special`); `code` is the hash of the build they are for.
 
     `narrow` takes the small family's, in which several rows of C share a vector.
     """
@@ -217,7 +222,7 @@ def rendered(registry: Any) -> dict[str, str]:
             registry, tier._replace(vector_bytes=made.vector_bytes), made.shapes, "built in", made.narrow
         )
         for tier in registry.ISAS
-        for made in registry.special_modules(tier)
+        for made in load_table("special_shapes").modules(tier)
     }
     own |= {
         registry.module("epilogue", tier): render(PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier)
@@ -294,7 +299,7 @@ class BuildExt(build_ext):
             named.append((nested_module(tier), tier.vector_bytes, NESTED, [], []))
             named.append((registry.module("epilogue", tier), tier.vector_bytes, registry.EPILOGUE_TEMPLATE, [], []))
             named.append((registry.module("rows", tier), tier.vector_bytes, registry.ROWS_TEMPLATE, [], []))
-            for made in registry.special_modules(tier):
+            for made in load_table("special_shapes").modules(tier):
                 template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
                 named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS, []))
             for name, vector_bytes, template, flags, beyond in named:
@@ -303,6 +308,7 @@ class BuildExt(build_ext):
                     sources=[f"fastgemm/{template}"],
                     depends=[
                         "fastgemm/registry.py",
+                        "fastgemm/special_shapes.py",
                         *(f"fastgemm/{source}" for source in KERNEL_SOURCES),
                     ],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(vector_bytes))],

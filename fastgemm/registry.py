@@ -15,7 +15,6 @@ real and with the imaginary part of A), so a tile of 6 real rows has 3 complex o
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 
@@ -284,108 +283,6 @@ DEQUANTISED = "i8_i32"
 # Templates that are no families: nothing chooses them, they follow every one.
 EPILOGUE_TEMPLATE = "kernels/epilogue.pyx.tp"
 ROWS_TEMPLATE = "kernels/rows.pyx.tp"
-
-
-class Special(NamedTuple):
-    """A shape with a kernel of its own: sizes and strides are constants of the code.
-
-    A is in C order (`a` is ``n``) or in Fortran order (``t``), B and C are in C order.
-    """
-
-    dtype: str
-    m: int
-    n: int
-    k: int
-    a: str = "n"
-
-    @property
-    def part(self) -> int:
-        """Real components of an element; strides count them."""
-        return dtype(self.dtype).parts
-
-    @property
-    def rs_a(self) -> int:
-        """From one row of A to the next."""
-        return (self.k if self.a == "n" else 1) * self.part
-
-    @property
-    def cs_a(self) -> int:
-        """From one column of A to the next."""
-        return (1 if self.a == "n" else self.m) * self.part
-
-    @property
-    def rs_b(self) -> int:
-        """From one row of B to the next."""
-        return self.n * self.part
-
-    @property
-    def rs_c(self) -> int:
-        """From one row of C to the next."""
-        return self.n * self.part
-
-    def vector_bytes(self, tier: Isa) -> int:
-        """Length of the vectors: the shortest of which a row of C takes no more than of the tier's own.
-
-        A shorter one leaves less of the last vector empty.  f32 on Zen 5: 4x4x4 6.7 ns with 16 bytes, 7.7 with 64;
-        4x8x16 14.9 with 32, 18.0 with 64; but twice as many of half the length take twice as long.
-        """
-        width = self.n * self.part * dtype(self.dtype).real_bytes
-        size = tier.vector_bytes
-        while size > 16 and -(-width // (size // 2)) == -(-width // tier.vector_bytes):
-            size //= 2
-        return size
-
-    def narrow(self, tier: Isa) -> int:
-        """Lanes that a row of C takes where several rows share a vector (see `narrow_widths`); 0 where none do."""
-        width = self.n * self.part
-        fitting = [lanes for lanes in narrow_widths(dtype(self.dtype), tier) if lanes >= width]
-        return fitting[0] if fitting and self.a == "n" and self.n > 1 else 0
-
-    def tiles(self, tier: Isa) -> tuple[tuple[int, int, int, int, int], ...]:
-        """Register tiles that make up C: rows, vectors, first row, first component, live components at the end."""
-        dt = dtype(self.dtype)
-        length = tier.vector_bytes // dt.real_bytes
-        width = self.n * dt.parts
-        found = []
-        for first, vectors in _balanced(-(-width // length), 4 if tier.registers == 32 else 2):
-            most = (tier.registers - vectors - 1) // (vectors * dt.parts)
-            tail = min(length, width - (first + vectors - 1) * length)
-            found += [(rows, vectors, row, first * length, tail) for row, rows in _balanced(self.m, most)]
-        return tuple(found)
-
-
-# Shapes that get kernels of their own at build time, on every tier, for single products.  The tuner makes them for
-# others (--specialize).  float32 on Zen 5, below Python: 4x4x4 2.4 times as fast, 8x8x8 2.2, 16x16x16 1.4.
-SPECIAL = tuple(Special(name, size, size, size) for name in ("f32", "f64") for size in (3, 4, 8, 16))
-
-
-class SpecialModule(NamedTuple):
-    """The built-in shapes of one tier that are compiled together, with vectors of one length."""
-
-    name: str
-    vector_bytes: int
-    narrow: bool
-    shapes: tuple[Special, ...]
-
-
-def special_modules(tier: Isa) -> tuple[SpecialModule, ...]:
-    """Return the modules that `SPECIAL` is compiled into for a tier; a shape is in one of them."""
-    groups: dict[tuple[int, bool], list[Special]] = {}
-    for shape in SPECIAL:
-        narrow = shape.narrow(tier) > 0
-        groups.setdefault((tier.vector_bytes if narrow else shape.vector_bytes(tier), narrow), []).append(shape)
-    return tuple(
-        SpecialModule(module(f"special{'_narrow' if narrow else size}", tier), size, narrow, tuple(shapes))
-        for (size, narrow), shapes in groups.items()
-    )
-
-
-def _balanced(length: int, most: int) -> list[tuple[int, int]]:
-    """Cut a length into as few parts as possible, nearly equal: where each begins, and its size."""
-    parts = -(-length // most)
-    ends = [length * at // parts for at in range(parts + 1)]
-    return [(low, high - low) for low, high in pairwise(ends)]
-
 
 # Halves that have a result of their own type: their products are finished in float32, then rounded.
 HALVES = tuple(row.numpy for row in DTYPES if row.stored in ("f16", "bf16") and not row.result)

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from . import registry
+from . import registry, special_shapes
 from .driver import _plan
 from .problem import Problem
 
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     at: int
 
 
-_tables: dict[str, dict[registry.Special, Entry]] = {}
+_tables: dict[str, dict[special_shapes.Special, Entry]] = {}
 _lock = threading.Lock()
 
 
@@ -82,7 +82,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:DIGITS]
 
 
-def shape_of(problem: Problem) -> registry.Special | None:
+def shape_of(problem: Problem) -> special_shapes.Special | None:
     """Return the shape of a kernel for a problem; None where there can be none.
 
     Examples
@@ -95,7 +95,7 @@ def shape_of(problem: Problem) -> registry.Special | None:
     a, b = problem.layout[0], problem.layout[1]
     if b != "n" or a == "g" or not registry.is_special(problem.row):
         return None
-    return registry.Special(problem.dtype, problem.m, problem.n, problem.k, a)
+    return special_shapes.Special(problem.dtype, problem.m, problem.n, problem.k, a)
 
 
 def find(name: str, problem: Problem) -> Entry | None:
@@ -116,7 +116,7 @@ def find(name: str, problem: Problem) -> Entry | None:
     return _tables[name].get(shape)
 
 
-def _load(path: Path, name: str) -> dict[registry.Special, Entry]:
+def _load(path: Path, name: str) -> dict[special_shapes.Special, Entry]:
     try:
         why = refusal(path, name)
         if why is None:
@@ -173,19 +173,20 @@ def _import(path: Path) -> ModuleType:
     return module
 
 
-def _table(module: ModuleType) -> dict[registry.Special, Entry]:
-    return {registry.Special(*shape): Entry(module, module.tables(), at) for at, shape in enumerate(module.SHAPES)}
+def _table(module: ModuleType) -> dict[special_shapes.Special, Entry]:
+    shapes = enumerate(module.SHAPES)
+    return {special_shapes.Special(*shape): Entry(module, module.tables(), at) for at, shape in shapes}
 
 
 def built_in(isa: str, problem: Problem) -> Entry | None:
-    """Return the kernel of this build for a product's very shape (`registry.SPECIAL`); None where it has none.
+    """Return the kernel of this build for a product's very shape (`special_shapes.SPECIAL`); None where it has none.
 
     Stacks have none: the small family's kernels fetch what comes next, and these do not.
     """
     shape = shape_of(problem)
-    if shape not in registry.SPECIAL or problem.batch > 1:
+    if shape not in special_shapes.SPECIAL or problem.batch > 1:
         return None
-    made = next(made for made in registry.special_modules(registry.isa(isa)) if shape in made.shapes)
+    made = next(made for made in special_shapes.modules(registry.isa(isa)) if shape in made.shapes)
     with _lock:
         if made.name not in _tables:
             known = importlib.util.find_spec(made.name) is not None

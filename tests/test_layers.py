@@ -16,7 +16,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 # Lowest first.  Those on one line do not know of each other.
 LAYERS = (
     ("registry", "version"),
-    ("problem", "numpy_types"),
+    ("problem", "numpy_types", "special_shapes"),
     ("heuristic_small", "heuristic_dots"),
     ("cpu",),
     ("driver",),

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from fastgemm import registry
+from fastgemm import registry, special_shapes
 
 setuptools = pytest.importorskip("setuptools")
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,7 +83,7 @@ def tier_modules(*tiers: str) -> set[str]:
     families = {registry.module(f.name, t) for f, t in registry.modules() if t.name in tiers}
     families |= {f"fastgemm.tune._nested_{t}" for t in tiers}
     families |= {registry.module(name, registry.isa(t)) for name in ("epilogue", "rows") for t in tiers}
-    return families | {made.name for t in tiers for made in registry.special_modules(registry.isa(t))}
+    return families | {made.name for t in tiers for made in special_shapes.modules(registry.isa(t))}
 
 
 def driver(command: Any) -> Any:

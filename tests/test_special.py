@@ -14,10 +14,10 @@ import pytest
 from conftest import Child
 
 import fastgemm
-from fastgemm import database, dispatch, heuristic, kernels, registry, special
+from fastgemm import database, dispatch, heuristic, kernels, registry, special, special_shapes
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem, Record
-from fastgemm.registry import Special
+from fastgemm.special_shapes import Special
 from fastgemm.tune import compile as building
 from fastgemm.tune import specialise
 from fastgemm.tune.measure import ReplayRunner
@@ -189,15 +189,15 @@ def test_a_name_is_a_hash(bad: str) -> None:
 @pytest.mark.parametrize("isa", [tier.name for tier in kernels.runnable()])
 def test_shapes_of_the_registry_are_built_in(isa: str) -> None:
     tier = registry.isa(isa)
-    for shape in registry.SPECIAL:
+    for shape in special_shapes.SPECIAL:
         problem = problem_of(shape)
         plan = Plan(problem, heuristic.config(problem, tier))
         assert plan.special, shape
         a, b = operands(problem)
         assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
         assert not Plan(problem_of(shape, batch=7), heuristic.config(problem_of(shape, batch=7), tier)).special
-    found = [shape for made in registry.special_modules(tier) for shape in made.shapes]
-    assert sorted(found) == sorted(registry.SPECIAL)
+    found = [shape for made in special_shapes.modules(tier) for shape in made.shapes]
+    assert sorted(found) == sorted(special_shapes.SPECIAL)
 
 
 # ---- records
@@ -236,7 +236,7 @@ def test_only_a_gain_is_recorded() -> None:
 USE = """
 import warnings
 import numpy as np, fastgemm
-fastgemm.registry.SPECIAL = ()  # none of the build's own
+fastgemm.special_shapes.SPECIAL = ()  # none of the build's own
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     for k in (4, 4):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import kernels, registry, special
-from ..registry import Special
+from ..special_shapes import Special
 
 # A hundred shapes take a minute.
 COMPILE_SECONDS = 600

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .. import cpu, dispatch, heuristic, kernels, registry, special
 from ..problem import Config, Problem, Record
-from ..registry import Special
+from ..special_shapes import Special
 from . import compile as building
 from . import driver
 from .compare import GAIN, P_VALUE, SEMIFINAL_ROUNDS, judge
