@@ -162,8 +162,8 @@ def test_rows_at_uneven_distances() -> None:
     assert "chain" in [node.op for node in made.graph.nodes]
 
 
-def test_what_chains_refuse_runs_member_after_member() -> None:
-    """A bias of bfloat16 that the caller gives: chains add float32's."""
+def with_a_given_bias() -> Builder:
+    """Two layers of bfloat16 whose bias is an input: chains add float32's."""
     build = Builder()
     h = build.input("x", (30, 16), "bfloat16")
     weight, bias = numbers((16, 16), "f8") / 9, build.input("b", (16,), "bfloat16")
@@ -171,6 +171,12 @@ def test_what_chains_refuse_runs_member_after_member() -> None:
     for _ in range(2):
         h = build.relu(h @ weight + bias)
     build.output(h, "y")
+    return build
+
+
+def test_what_chains_refuse_runs_member_after_member() -> None:
+    """A bias of bfloat16 that the caller gives."""
+    build = with_a_given_bias()
     made = compiled(build, 0.05)
     assert [node.op for node in made.graph.nodes] == ["linear", "linear"]
 
@@ -178,13 +184,7 @@ def test_what_chains_refuse_runs_member_after_member() -> None:
 @kernels_run
 def test_a_chain_says_that_it_runs_one_by_one() -> None:
     """As a graph that another build's passes made may need."""
-    build = Builder()
-    h = build.input("x", (30, 16), "bfloat16")
-    weight, bias = numbers((16, 16), "f8") / 9, build.input("b", (16,), "bfloat16")
-    weight = weight.astype(dtype_of("bfloat16"))
-    for _ in range(2):
-        h = build.relu(h @ weight + bias)
-    build.output(h, "y")
+    build = with_a_given_bias()
     graph = passes.apply(build.graph(), "fine")
     body = fg.Graph(graph.nodes, graph.values, graph.inputs, graph.outputs)
     values = [graph.values[name] for name in ("x", "b", "y")]
