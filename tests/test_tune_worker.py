@@ -1,5 +1,6 @@
 """The worker process: what crashes, hangs or lies costs one trial; the rest is checked and timed."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -30,8 +31,9 @@ from fastgemm.tune import worker
 def make(problem, config):
     if config.mc == 6:
         raise ValueError("not with me")
-    def run(a, b, out):
-        np.matmul(a, b, out=out)
+    def run(a, b, out, times):
+        for _ in range(times):
+            np.matmul(a, b, out=out)
         if config.mc == 2:
             ctypes.string_at(0)
         if config.mc == 3:
@@ -123,6 +125,18 @@ def test_what_a_library_prints_is_no_answer(runner):
     assert measurement.seconds != 1e-9
 
 
+def test_a_small_product_is_timed_without_pythons_share(command):
+    """A call of this stand-in takes 50 us and more, whatever it repeats."""
+    script = Path(command[1])
+    head = "def run(a, b, out, times):\n"
+    script.write_text(script.read_text().replace(head, head + "        time.sleep(50e-6)\n"))
+    with contextlib.closing(LiveRunner(PROBLEM, command=command)) as runner:
+        (measurement,) = runner.measure([GOOD])
+        (samples,) = runner.rounds([GOOD], 3)
+    assert 0 < measurement.seconds < 50e-6
+    assert 0 < min(samples) < 50e-6
+
+
 def test_rounds_pair_the_samples(runner):
     first, none, second = runner.rounds([GOOD, REFUSES, PRINTS], 4)
     assert (len(first), len(none), len(second)) == (4, 0, 4)
@@ -177,20 +191,19 @@ def test_operands_repeat_with_the_seed():
 @pytest.mark.parametrize("k", [1, 2, 31, 1000, 50_000])
 def test_the_tolerance_lets_rounding_pass_and_little_more(dtype, k):
     problem = Problem(dtype, 3, 17, k)
-    bench = worker.Bench(problem, 0, lambda p, c: lambda a, b, out: np.matmul(a, b, out=out))
-    call = bench.call(Config())
-    off, allowed = bench.error(call), worker.tolerance(problem)
+    bench = worker.Bench(problem, 0, lambda p, c: lambda a, b, out, times: np.matmul(a, b, out=out))
+    off, allowed = bench.error(bench.repeat(Config())), worker.tolerance(problem)
     assert off <= allowed
     # A result that lost one product of typical size, or ten bits, is out.
     assert allowed < 0.02 or k > 10_000
     assert allowed < np.abs(bench.reference).max() / 50
 
-    def lossy(a, b, out):
+    def lossy(a, b, out, times):
         np.matmul(a, b, out=out)
         out -= out * 2.0**-8
 
     bench = worker.Bench(problem, 0, lambda p, c: lossy)
-    assert bench.error(bench.call(Config())) > allowed
+    assert bench.error(bench.repeat(Config())) > allowed
 
 
 @pytest.mark.parametrize("problem", [Problem("f32", 500, 400, 300), Problem("c128", 50, 40, 30, 4, "gg")])

@@ -166,11 +166,11 @@ class LiveRunner:
         """Check and time each configuration."""
         return [self._measure(config) for config in configs]
 
-    def rounds(self, configs: Sequence[Config], count: int, bare: bool = False) -> list[list[float]]:
+    def rounds(self, configs: Sequence[Config], count: int) -> list[list[float]]:
         """Time the configurations in turn; all lists are empty when that fails."""
         calls = count * len(configs) * 3
         fields = [self._fields(config) for config in configs]
-        request = {"op": "rounds", "configs": fields, "count": count, "bare": bare}
+        request = {"op": "rounds", "configs": fields, "count": count}
         try:
             answer = self._ask(request, self._patience(calls))
         except Failure:

@@ -59,11 +59,10 @@ class Runner(Protocol):
         """Time each configuration on its own, for the search."""
         ...
 
-    def rounds(self, configs: Sequence[Config], count: int, bare: bool = False) -> list[list[float]]:
+    def rounds(self, configs: Sequence[Config], count: int) -> list[list[float]]:
         """Time all configurations in turn, `count` times; seconds of one call, a list for each.
 
-        `bare` leaves out what Python takes for a call, which is longer than a small product.  A configuration that
-        fails has an empty list.
+        A configuration that fails has an empty list.
         """
         ...
 
@@ -113,7 +112,7 @@ class ReplayRunner:
         self.measured += configs
         return [self._answer(config) for config in configs]
 
-    def rounds(self, configs: Sequence[Config], count: int, bare: bool = False) -> list[list[float]]:
+    def rounds(self, configs: Sequence[Config], count: int) -> list[list[float]]:
         """Answer from the table; recorded timings are repeated when they are too few."""
         samples = []
         for config in configs:

@@ -34,7 +34,7 @@ class NestedBench:
             samples = self.product.sample(state, STARTS, LENGTH)
         return {"outcome": "ok", "samples": samples}
 
-    def rounds(self, states: list[State], count: int, bare: bool = False) -> dict[str, Any]:
+    def rounds(self, states: list[State], count: int) -> dict[str, Any]:
         """Run states whole, in turn; one whose result is wrong has no samples."""
         samples: list[list[float]] = [[] for _ in states]
         right = [self._right(state) for state in states]

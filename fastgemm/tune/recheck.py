@@ -25,13 +25,11 @@ Open = Callable[[Problem, int], Runner]
 
 def gain(record: Record, untuned: Config, runner: Runner) -> float | None:
     """Median of untuned / tuned over the pairs of one process; None when that could not be timed."""
-    # What Python takes for a call would hide what a small shape's own kernel gains.
-    bare = bool(record.config.special)
-    first = runner.rounds([record.config, untuned], 1, bare)
+    first = runner.rounds([record.config, untuned], 1)
     if not all(first):
         return None
     rounds = int(FINAL_SECONDS / (first[0][0] + first[1][0]))
-    tuned, before = runner.rounds([record.config, untuned], max(FINAL_ROUNDS[0], min(FINAL_ROUNDS[1], rounds)), bare)
+    tuned, before = runner.rounds([record.config, untuned], max(FINAL_ROUNDS[0], min(FINAL_ROUNDS[1], rounds)))
     return statistics.median(b / t for b, t in zip(before, tuned, strict=True)) if tuned and before else None
 
 

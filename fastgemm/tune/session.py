@@ -73,8 +73,6 @@ def run(problems: list[Problem], options: Namespace) -> int:
                 return
             space = Space(problem, heuristic.config(problem))
             known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
-            if known is not None and known.config.special:
-                known = None  # these timings, with Python's share in them, say nothing about such a kernel
             budget = driver.Budget(options.trials or strategy.trials)
             budget.deadline = time.monotonic() + left / (len(waiting) - index)
             watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)

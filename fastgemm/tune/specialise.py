@@ -112,12 +112,12 @@ def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner) -
         return about
     config = ran[0]
     if len(ran) > 1:
-        samples = runner.rounds(ran, SEMIFINAL_ROUNDS, bare=True)
+        samples = runner.rounds(ran, SEMIFINAL_ROUNDS)
         config = min(zip(samples, ran, strict=True), key=lambda pair: statistics.median(pair[0] or [math.inf]))[1]
     about = dataclasses.replace(about, config=config)
     start = heuristic.config(problem)
     configs = list(dict.fromkeys([config, base, start]))
-    timed = dict(zip(configs, runner.rounds(configs, ROUNDS, bare=True), strict=True))
+    timed = dict(zip(configs, runner.rounds(configs, ROUNDS), strict=True))
     if not all(timed.values()):
         return dataclasses.replace(about, detail="the final could not be timed")
     verdict, untuned = judge(config, timed[config], timed[base]), judge(config, timed[config], timed[start])

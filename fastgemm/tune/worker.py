@@ -7,12 +7,12 @@ Its input is one JSON object a line, its output one JSON object for each:
 =========== ============================== ==================================================
 ``problem`` ``problem``, ``seed``          ``{"outcome": "ok"}``; operands and reference are there
 ``time``    ``config``, ``limit``          outcome, ``samples`` (seconds of a call), ``detail``
-``rounds``  ``configs``, ``count``,        outcome, ``samples``: a list for each configuration
-            ``bare``
+``rounds``  ``configs``, ``count``         outcome, ``samples``: a list for each configuration
 =========== ============================== ==================================================
 
-The configuration of the family ``numpy`` is `np.matmul` itself.  ``bare`` repeats calls below Python,
-whose share of a call is longer than a small product.
+The configuration of the family ``numpy`` is `np.matmul` itself.  Plans are repeated below Python: `Plan.run` takes 9 us
+to check its arrays, where `fastgemm.matmul` takes 0.1, so that 64x64x64 in float32 seemed to take 11 us instead of 2.2
+(Zen 5), and two threads looked as good as one where they are half as fast.
 
 A candidate that kills or hangs this process costs its parent one trial: it sees the
 pipe close, or its patience end, and starts another process.  ``patience`` in a request
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import functools
 import json
 import os
 import signal
@@ -35,13 +34,13 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..problem import Config, Problem
-from .operands import error, operands, output, reference, spoil, tolerance
+from .operands import Array, error, operands, output, reference, spoil, tolerance
 from .shapes import from_fields
 
-Run = Callable[..., object]
-"""Called with A, B and C, and where calls are repeated below Python, how many times over."""
-Sample = Callable[[int], float]
-"""Makes so many calls; returns the seconds of one."""
+Run = Callable[[Any, Any, Any, int], object]
+"""Computes C from A and B, so many times over."""
+Repeat = Callable[[int], object]
+"""Computes the product so many times over."""
 Make = Callable[[Problem, Config], Run]
 """Turns a configuration into the call to be timed; one of `REFUSALS` means that it is illegal."""
 
@@ -51,9 +50,9 @@ Opened = Callable[[Problem, int], Any]
 # It does not fit the problem; this CPU or build lacks its ISA tier.
 REFUSALS = (ValueError, RuntimeError)
 
-# A sample is long enough for the clock's 30 to 50 ns to vanish in it, and a trial has enough of
-# them for a median, as long as they do not take longer than a search can afford.
-SAMPLE_SECONDS = 200e-6
+# A sample is long enough for what surrounds it to vanish: the 9 us of `Plan.run`, the clock's 30 to 50 ns.  A trial has
+# enough of them for a median, as long as they do not take longer than a search can afford.
+SAMPLE_SECONDS = 500e-6
 TRIAL_SECONDS = 20e-3
 MIN_SAMPLES, MAX_SAMPLES = 3, 25
 
@@ -75,68 +74,60 @@ class Bench:
         """Return the configuration that a request describes."""
         return Config(**fields)
 
-    def call(self, config: Config) -> Callable[[], object]:
-        """Return the call to be timed; one of `REFUSALS` when the configuration is illegal."""
-        if config.family == "numpy":
-            return lambda: np.matmul(self.a, self.b, out=self.out, dtype=self.out.dtype)
-        run = self._make(self.problem, config)
-        return lambda: run(self.a, self.b, self.out)
+    def repeat(self, config: Config) -> Repeat:
+        """Return what is to be timed; one of `REFUSALS` when the configuration is illegal."""
+        run = self._numpy if config.family == "numpy" else self._make(self.problem, config)
+        return lambda times: run(self.a, self.b, self.out, times)
 
-    def error(self, call: Callable[[], object]) -> float:
+    def error(self, repeat: Repeat) -> float:
         """Run once into an output of nonsense and return the largest difference from the reference."""
         spoil(self.problem, self.out)
-        call()
+        repeat(1)
         return error(self.problem, self.out, self.reference)
 
     def time(self, config: Config, limit: float) -> dict[str, Any]:
         """Check a configuration and time it; `limit` is the best time so far."""
         try:
-            call = self.call(config)
+            repeat = self.repeat(config)
         except REFUSALS as error:
             return {"outcome": "illegal", "detail": str(error)}
-        off, allowed = self.error(call), tolerance(self.problem)
+        off, allowed = self.error(repeat), tolerance(self.problem)
         if not off <= allowed:
             return {"outcome": "wrong", "detail": f"off by {off:.3g} where {allowed:.3g} is allowed"}
-        number, first = _calibrate(functools.partial(_sample, call))
+        number, first = _calibrate(repeat)
         samples = [first]
         if first <= HOPELESS * limit:
-            samples += [_sample(call, number) for _ in range(MIN_SAMPLES - 1)]
+            samples += [_sample(repeat, number) for _ in range(MIN_SAMPLES - 1)]
             if min(samples) <= BEATEN * limit:
                 most = min(MAX_SAMPLES, int(TRIAL_SECONDS / (first * number)))
-                samples += [_sample(call, number) for _ in range(most - MIN_SAMPLES)]
+                samples += [_sample(repeat, number) for _ in range(most - MIN_SAMPLES)]
         return {"outcome": "ok", "samples": samples}
 
-    def repeated(self, config: Config) -> Sample:
-        """Return what takes a sample of so many calls without Python in between."""
-        run = self._make(self.problem, config)
-
-        def sample(number: int) -> float:
-            start = time.perf_counter()
-            run(self.a, self.b, self.out, number)
-            return (time.perf_counter() - start) / number
-
-        return sample
-
-    def rounds(self, configs: list[Config], count: int, bare: bool = False) -> dict[str, Any]:
+    def rounds(self, configs: list[Config], count: int) -> dict[str, Any]:
         """Time configurations in turn, the order reversed every other round against drift.
 
         One that is illegal or wrong after all has no samples.
         """
         samples: list[list[float]] = [[] for _ in configs]
-        takers: dict[int, Sample] = {}
+        timed: dict[int, Repeat] = {}
         for index, config in enumerate(configs):
             with contextlib.suppress(*REFUSALS):
-                call = self.call(config)
-                if self.error(call) <= tolerance(self.problem):
-                    takers[index] = self.repeated(config) if bare else functools.partial(_sample, call)
-        numbers = [_calibrate(take)[0] for take in takers.values()]
+                repeat = self.repeat(config)
+                if self.error(repeat) <= tolerance(self.problem):
+                    timed[index] = repeat
+        number = max((_calibrate(repeat)[0] for repeat in timed.values()), default=1)
         for turn in range(count):
-            for index in list(takers)[:: 1 if turn % 2 == 0 else -1]:
-                if max(numbers) > 1:
+            for index in list(timed)[:: 1 if turn % 2 == 0 else -1]:
+                if number > 1:
                     # What ran before has left its own blocks in the caches; slow calls replace them by themselves.
-                    takers[index](1)
-                samples[index].append(takers[index](max(numbers)))
+                    timed[index](1)
+                samples[index].append(_sample(timed[index], number))
         return {"outcome": "ok", "samples": samples}
+
+    @staticmethod
+    def _numpy(a: Array, b: Array, out: Array, times: int) -> None:
+        for _ in range(times):
+            np.matmul(a, b, out=out, dtype=out.dtype)
 
 
 def serve(opened: Opened, requests: TextIO, answers: TextIO) -> None:
@@ -154,7 +145,7 @@ def serve(opened: Opened, requests: TextIO, answers: TextIO) -> None:
             answer = bench.time(bench.candidate(request["config"]), request["limit"])
         else:
             configs = [bench.candidate(fields) for fields in request["configs"]]
-            answer = bench.rounds(configs, request["count"], request.get("bare", False))
+            answer = bench.rounds(configs, request["count"])
         faulthandler.cancel_dump_traceback_later()
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
@@ -187,19 +178,18 @@ def _plan(problem: Problem, config: Config) -> Run:
     return run
 
 
-def _sample(call: Callable[[], object], number: int) -> float:
+def _sample(repeat: Repeat, number: int) -> float:
     start = time.perf_counter()
-    for _ in range(number):
-        call()
+    repeat(number)
     return (time.perf_counter() - start) / number
 
 
-def _calibrate(take: Sample) -> tuple[int, float]:
-    """Calls that make up a sample, and the time of one call in such a sample."""
-    number, seconds = 1, take(1)
+def _calibrate(repeat: Repeat) -> tuple[int, float]:
+    """Products that make up a sample, and the time of one in such a sample."""
+    number, seconds = 1, _sample(repeat, 1)
     while seconds * number < SAMPLE_SECONDS:
         number = max(2 * number, min(10 * number, int(SAMPLE_SECONDS / seconds)))
-        seconds = take(number)
+        seconds = _sample(repeat, number)
     return number, seconds
 
 
