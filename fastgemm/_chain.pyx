@@ -387,7 +387,7 @@ cdef class Chain:
         for i, rows in enumerate((self.block, self.rest)):
             if isinstance(b, Panels):
                 la = letter(rows, k, a.row // row.stored_bytes, a.column // row.stored_bytes, row.parts)
-                find(panels, row.code, la, rows, self.team, &m.plans[i])
+                find(panels, row.code, la, rows, self.team, finish[0] if finish is not None else 0, &m.plans[i])
             else:
                 plan = plans(rows)
                 m.plans[i] = plan.plan

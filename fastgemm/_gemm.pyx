@@ -4,7 +4,7 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport CODES, NO_MEMORY, RELEASE_GIL, describe, execute, make_ready, matrix, operand_t
-from fastgemm.driver._plan cimport key_t
+from fastgemm.driver._plan cimport followed, key_t
 from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.structs cimport call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
@@ -14,7 +14,7 @@ cnp.import_ufunc()
 
 
 cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, npy_intp m, npy_intp n, npy_intp k,
-                  int code, finish_t finish, const void* terms) except -1:
+                  int code, int epilogue, finish_t finish, const void* terms) except -1:
     cdef int failed
     cdef call_t call
     cdef key_t key
@@ -25,6 +25,7 @@ cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, np
     if not way:
         return False
     if not later:
+        key.kind |= followed(epilogue)
         call.finish, call.terms = finish, terms
         if finish != NULL:
             call.store.fused = (<const epilogue_t*>terms).fused

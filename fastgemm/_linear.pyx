@@ -124,7 +124,7 @@ def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int cod
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
     cdef operand_t oa = matrix(a), ob = matrix(b), oc = matrix(c)
     return bool(finished(&oa, &ob, &oc, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1),
-                         code_of(c), finish, &terms))
+                         code_of(c), code, finish, &terms))
 
 
 def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q):
@@ -133,7 +133,7 @@ def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bia
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
     if cnp.PyArray_TYPE(a) != cnp.PyArray_TYPE(c) or b.code != code_of(c):
         raise ValueError(f"{a.dtype} and a packed {b.row.numpy} do not give {c.dtype}")
-    ready_product(b, a, c, b.code, finish, &terms, NULL, NULL)
+    ready_product(b, a, c, b.code, code, finish, &terms, NULL, NULL)
     clear_flags()
 
 
@@ -151,7 +151,7 @@ def dequantised_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code
         raise ValueError(f"{a.dtype} does not give {c.dtype} by way of sums of bytes")
     fill_offset(&offset, type_num == cnp.NPY_UBYTE, a_zero, 1)
     terms.scale = numbers(scale, b.n, &terms.scale_step)
-    ready_product(b, a, c, BYTES, function(level, KIND[BYTES], code), &terms, &offset, NULL)
+    ready_product(b, a, c, BYTES, code, function(level, KIND[BYTES], code), &terms, &offset, NULL)
     clear_flags()
 
 
@@ -225,6 +225,7 @@ cdef object quick(object x, object weight, object bias, object activation, objec
     cdef operand_t oa, ob, oc
     cdef epilogue_t terms
     cdef finish_t finish = NULL
+    cdef int epilogue = NONE
     cdef npy_intp shape[MAX_NDIM]
     cdef npy_intp m, n, k
     cdef int code, type_num, nd, d, level
@@ -276,8 +277,9 @@ cdef object quick(object x, object weight, object bias, object activation, objec
         fill(&terms, added, beside, m, n, found[1], found[2])
         if weak:
             terms.bias = <const void*>&number if TERMS[code] == cnp.NPY_DOUBLE else <const void*>&single
-        terms.fused = fused_of(found[0], &terms)
-        finish = function(level, PRODUCT_KIND[code], found[0])
+        epilogue = found[0]
+        terms.fused = fused_of(epilogue, &terms)
+        finish = function(level, PRODUCT_KIND[code], epilogue)
     c = output_of(out, type_num, nd, shape, &oc)
     if c is None:
         return None
@@ -286,8 +288,8 @@ cdef object quick(object x, object weight, object bias, object activation, objec
             and (beside is None or disjoint(beside, c))):
         return None
     if right is None:
-        return c if finished(&oa, &ob, &oc, m, n, k, code, finish, &terms) else None
-    if not run_ready(right.panels, code, m, &oa, &oc, finish, &terms, NULL, NULL):
+        return c if finished(&oa, &ob, &oc, m, n, k, code, epilogue, finish, &terms) else None
+    if not run_ready(right.panels, code, m, &oa, &oc, epilogue, finish, &terms, NULL, NULL):
         return None
     clear_flags()
     return c

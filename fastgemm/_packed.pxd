@@ -12,6 +12,7 @@ cdef enum:
 
 cdef class Panels:
     cdef readonly object isa, family, row, memory, zero
+    cdef readonly object kind       # whose panels, for `fastgemm.dispatch`
     cdef readonly Py_ssize_t k, n, steps, nbytes
     cdef readonly int nv, length, group, appended
     cdef readonly bint is_unsigned
@@ -26,15 +27,15 @@ cdef class Right:
     cdef readonly object zero_point, dtype
     cdef int number                 # NumPy's, of the type
 
-# The plan for m rows whose layout letter is `la`.
-cdef int find(Panels b, int code, char la, Py_ssize_t m, int threads, plan_t* plan) except -1
+# The plan for m rows whose layout letter is `la`; `epilogue` is the code of an activation that follows, 0 for none.
+cdef int find(Panels b, int code, char la, Py_ssize_t m, int threads, int epilogue, plan_t* plan) except -1
 
 # c = finish(a @ b) for m rows, by the row of a code, in memory that has been checked; False where strides are no whole
 # numbers of components.  And for arrays, see `product_into`.
-cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const operand_t* c, finish_t finish,
-                   const void* terms, const offset_t* offset_a, const quant_t* quant) except -1
-cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, finish_t finish, const void* terms,
-                       const offset_t* offset_a, const quant_t* quant) except -1
+cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const operand_t* c, int epilogue,
+                   finish_t finish, const void* terms, const offset_t* offset_a, const quant_t* quant) except -1
+cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, int epilogue, finish_t finish,
+                       const void* terms, const offset_t* offset_a, const quant_t* quant) except -1
 
 # An array of any dimensions as `m` rows, and the shape of its product with a matrix; False where that takes a copy.
 cdef int lead_of(cnp.ndarray a, Py_ssize_t k, Py_ssize_t n, operand_t* operand, npy_intp* shape,

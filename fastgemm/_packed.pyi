@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgemm.dispatch import Panels as DispatchPanels
 from fastgemm.registry import DType, Family, Isa
 
 class Panels:
@@ -10,6 +11,8 @@ class Panels:
     def isa(self) -> Isa: ...
     @property
     def family(self) -> Family: ...
+    @property
+    def kind(self) -> DispatchPanels: ...
     @property
     def row(self) -> DType: ...
     @property

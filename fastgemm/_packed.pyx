@@ -15,7 +15,9 @@ from fastgemm._call cimport (
     CODES, FLOATS, MAX_CODES, NO_MEMORY, RELEASE_GIL, TYPES, disjoint, make_ready, matrix, operand_t,
 )
 from fastgemm._rows cimport NPY_HALF, row_for
-from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, kernels_at, key_t, problem_of, ready_letter
+from fastgemm.driver._plan cimport (
+    Plan, cache_get, cache_put, followed, generation, kernels_at, key_t, problem_of, ready_letter,
+)
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, quant_t
 from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t
@@ -24,8 +26,7 @@ from fastgemm.terms cimport fill_offset, fill_terms
 
 import numpy as np
 
-from fastgemm import dispatch, heuristic_packed, registry
-from fastgemm.plan import Plan as _Plan
+from fastgemm import dispatch, registry
 from fastgemm.problem import MAX_DIM
 
 cnp.import_array()
@@ -54,6 +55,7 @@ cdef class Panels:
         if not (0 < k <= MAX_DIM and 0 < n <= MAX_DIM) or nv not in [wide for _, wide in registry.registers(row, isa)]:
             raise ValueError(f"no panels of {nv} vectors for a {k} x {n} matrix of {row.name}")
         self.isa, self.family, self.row = isa, family, row
+        self.kind = dispatch.Panels(isa.name, family.name, nv * registry.lanes(row, isa))
         self.level, self.own = isa.level, bool(family.tiers)
         self.family_code = registry.FAMILIES.index(family)
         cdef const kernels_t* t = kernels_at(self.level, self.family_code, row.code)
@@ -106,27 +108,23 @@ cdef class Panels:
         return v, panel_start(&self.grid, at + 1) - v, v * (self.nbytes // panel_start(&self.grid, self.grid.panels))
 
 
-cdef int find(Panels b, int code, char la, Py_ssize_t m, int threads, plan_t* plan) except -1:
+cdef int find(Panels b, int code, char la, Py_ssize_t m, int threads, int epilogue, plan_t* plan) except -1:
     # The plan of a product with these panels, from the cache where it is there.
     cdef key_t key
     key.m, key.n, key.k, key.batch = m, b.n, b.k, 1
     key.kind = ((generation() << 40) | (<unsigned long long>threads << 24) | (<unsigned long long>la << 16)
-                | (<unsigned long long>ready_letter(b.level, b.own, b.nv) << 8) | <unsigned long long>code)
+                | (<unsigned long long>ready_letter(b.level, b.own, b.nv) << 8) | <unsigned long long>code
+                | followed(epilogue))
     if cache_get(&key, plan):
         return 0
-    problem = problem_of(&key)
-    config = heuristic_packed.config(problem, b.isa, b.nv)
-    # The sums of a dot product are exact, whole k or not.
-    if not b.appended and dispatch.fixed_kc():
-        config = config.replace(kc=dispatch.fixed_kc())
-    cdef Plan found = _Plan(problem, config, ready=True)
+    cdef Plan found = dispatch.plan_for(problem_of(&key), b.kind)
     plan[0] = found.plan
     cache_put(&key, plan)
     return 0
 
 
-cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const operand_t* c, finish_t finish,
-                   const void* terms, const offset_t* offset_a, const quant_t* quant) except -1:
+cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const operand_t* c, int epilogue,
+                   finish_t finish, const void* terms, const offset_t* offset_a, const quant_t* quant) except -1:
     cdef const kernels_t* t = &b.tables[code]
     cdef Py_ssize_t size = t.ab_bytes, size_c = t.c_bytes
     cdef call_t call
@@ -145,7 +143,8 @@ cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const o
     if b.n == 1:
         call.cs_c = t.part
     call.store.alpha_is_one = True
-    find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), &plan)
+    find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), epilogue,
+         &plan)
     call.finish, call.terms, call.store.terms = finish, terms, quant
     if finish != NULL:
         call.store.fused = (<const epilogue_t*>terms).fused
@@ -165,8 +164,8 @@ cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const o
     return True
 
 
-cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, finish_t finish, const void* terms,
-                       const offset_t* offset_a, const quant_t* quant) except -1:
+cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, int epilogue, finish_t finish,
+                       const void* terms, const offset_t* offset_a, const quant_t* quant) except -1:
     # The same for arrays: `offset_a`: what is subtracted from bytes; `quant`: how their sums are quantised.
     cdef operand_t oa, oc
     if (a.ndim != 2 or c.ndim != 2 or a.shape[1] != b.k or c.shape[1] != b.n or a.shape[0] != c.shape[0]
@@ -175,7 +174,7 @@ cdef int ready_product(Panels b, cnp.ndarray a, cnp.ndarray c, int code, finish_
     if not (cnp.PyArray_ISBEHAVED_RO(a) and cnp.PyArray_ISBEHAVED(c) and disjoint(a, c)):
         raise ValueError("operands must be aligned and apart from the output")
     oa, oc = matrix(a), matrix(c)
-    if not run_ready(b, code, a.shape[0], &oa, &oc, finish, terms, offset_a, quant):
+    if not run_ready(b, code, a.shape[0], &oa, &oc, epilogue, finish, terms, offset_a, quant):
         raise ValueError("strides that are no whole numbers of components")
     return 0
 
@@ -215,7 +214,7 @@ def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms
     if terms is not None:
         fill_terms(&quant, a.shape[0], b.n, terms)
     clear_flags()
-    ready_product(b, a, c, code, NULL, NULL, &offset, &quant if terms is not None else NULL)
+    ready_product(b, a, c, code, 0, NULL, NULL, &offset, &quant if terms is not None else NULL)
     if FLOATS[code]:
         report_flags(b"matmul")
 
@@ -301,7 +300,7 @@ cdef object quick(object x1, Right right, object out, object asked):
     cdef bint floats = FLOATS[code]
     if floats:
         clear_flags()
-    if not run_ready(b, code, m, &oa, &oc, NULL, NULL, &offset, NULL):
+    if not run_ready(b, code, m, &oa, &oc, 0, NULL, NULL, &offset, NULL):
         return None
     if floats:
         report_flags(b"matmul")

@@ -6,6 +6,9 @@
     heuristic   the rules of `fastgemm.heuristic`
     numpy       no kernels for this CPU
 
+What follows a product (`Problem.epilogue`) is part of a problem: a record of the product alone is near to it.  A
+product whose B is packed already asks for the panels that it has, and `fastgemm.pack` for those that it should have.
+
 `plan_for` is asked once for each problem; the driver's cache remembers the plan.
 """
 
@@ -16,11 +19,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from . import database, heuristic, kernels, registry, untuned
+from . import database, heuristic, heuristic_packed, kernels, registry, untuned
 from .driver import _plan
 from .plan import Plan
-from .problem import Config, Problem, Record
+from .problem import PACKED, Config, Problem, Record
+
+
+class Panels(NamedTuple):
+    """Whose panels a packed B lies in, and how many columns one has: a `Config` reads those of its own alone."""
+
+    isa: str
+    family: str
+    nr: int
+
+    def read_by(self, config: Config) -> bool:
+        """Whether a configuration reads them."""
+        return (config.isa, config.family, config.nr) == self
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,7 @@ class Decision:
 _lock = threading.Lock()
 _database: database.Database | None = None
 _forced: Config | None = None
+_watching: list[tuple[Problem, Panels | None]] | None = None
 _deterministic = os.environ.get("FASTGEMM_DETERMINISTIC", "") not in ("", "0")
 
 # KC of every plan while results must not depend on threads or tuning: a sum is cut where KC says, and nowhere else.
@@ -122,12 +139,54 @@ def deterministic() -> Iterator[None]:
         _plan.forget_plans()
 
 
-def fixed_kc() -> int:
-    """Return where every plan has to cut k inside `deterministic`; 0 elsewhere."""
-    return DETERMINISTIC_KC if _deterministic else 0
+def rules(problem: Problem, panels: Panels | None = None) -> Config:
+    """Return what the heuristic says: the configuration of a problem that nobody has tuned.
+
+    Examples
+    --------
+    >>> from fastgemm import dispatch, problem
+    >>> dispatch.rules(problem.Problem("f32", 512, 512, 512, layout="np")).pack
+    'none'
+    """
+    if problem.layout[1] != PACKED:
+        return heuristic.config(problem)
+    tier = kernels.active_isa() if panels is None else registry.isa(panels.isa)
+    if tier is None or not registry.supported(problem.row, tier):
+        return Config(family="numpy")
+    return _packed_rules(problem, tier, panels)
 
 
-def _repeatable(problem: Problem, tier: registry.Isa) -> Config:
+def _packed_rules(problem: Problem, tier: registry.Isa, panels: Panels | None) -> Config:
+    if panels is None:
+        nv = heuristic_packed.vectors(problem.row, tier, problem.m, problem.n)
+    else:
+        nv = panels.nr // registry.lanes(problem.row, tier)
+    return heuristic_packed.config(problem, tier, nv)
+
+
+def panel_columns(problem: Problem) -> int | None:
+    """Return how many columns a panel of B should have for a problem: what is forced or recorded; None for neither.
+
+    A record for the same sizes will do, whatever the rows of A look like, the threads, and what follows.
+    """
+    if _forced is not None:
+        fits = _forced.misfit(replace(problem, threads=max(problem.threads, _forced.threads))) is None
+        return _forced.nr if fits else None
+    tier = kernels.active_isa()
+    if tier is None or _deterministic:
+        return None
+    found = [r for r in tuned().packed(problem) if _usable(r, tier.name)]
+    own = heuristic.family(problem.row, tier)
+    found = [r for r in found if r.config.family == own]
+    return max(found, key=lambda r: r.gain).config.nr if found else None
+
+
+def _repeatable(problem: Problem, tier: registry.Isa, panels: Panels | None) -> Config:
+    if problem.layout[1] == PACKED:
+        config = _packed_rules(problem, tier, panels)
+        cut = config.replace(kc=DETERMINISTIC_KC)
+        # Of dot products that take all of k at once the sums are exact.
+        return config if cut.misfit(problem) else cut
     # The order of a sum is the kernel family, KC, and the parts that threads make of k.  The first is the same for
     # every thread count; tiles, the other blocks and the other splits only say who computes what.
     alone = replace(problem, threads=1)
@@ -137,43 +196,77 @@ def _repeatable(problem: Problem, tier: registry.Isa) -> Config:
     return config.replace(kc=DETERMINISTIC_KC) if config.family not in ("gemv", "small") else config
 
 
-def resolve(problem: Problem) -> Decision:
-    """Go down the ladder."""
+def resolve(problem: Problem, panels: Panels | None = None) -> Decision:
+    """Go down the ladder; `panels` are those of a B that is packed already, by default what it would be packed into."""
     skipped = ""
     if _forced is not None:
         misfit = _forced.misfit(problem)
+        if misfit is None and panels is not None and not panels.read_by(_forced):
+            misfit = f"B lies in panels of {panels.nr} columns for {panels.family} on {panels.isa}"
         if misfit is None:
             return Decision(_forced, "forced", "inside dispatch.forced()")
         skipped = f"the forced configuration does not fit ({misfit}); "
-    tier = kernels.active_isa()
+    tier = kernels.active_isa() if panels is None else registry.isa(panels.isa)
     if tier is None:
         return Decision(Config(family="numpy"), "numpy", skipped + "no kernels of this build run on this CPU")
     if _deterministic:
         why = skipped + "deterministic: the rules, with k cut in fixed places"
-        return Decision(_repeatable(problem, tier), "heuristic", why)
+        return Decision(_repeatable(problem, tier, panels), "heuristic", why)
     db = tuned()
     record = db.exact(problem)
-    if record is not None and _usable(record, tier.name):
+    if record is not None and _usable(record, tier.name, panels):
         return Decision(record.config, "exact", skipped + "tuned on this CPU for this very problem", record)
-    record = db.near(problem)
-    if record is not None and _usable(record, tier.name):
-        p = record.problem
-        stack = f" x {p.batch}" if p.batch > 1 else ""
-        why = f"tuned on this CPU for {p.m} x {p.n} x {p.k}{stack}, which is close"
+    alone = replace(problem, epilogue="none")
+    record = db.exact(alone)
+    if record is not None and _usable(record, tier.name, panels):
+        why = f"tuned on this CPU for the product alone, without {problem.epilogue}"
         return Decision(record.config, "near", skipped + why, record)
+    for asked in dict.fromkeys((problem, alone)):
+        record = db.near(asked, None if panels is None else panels.read_by)
+        if record is not None and _usable(record, tier.name, panels):
+            p = record.problem
+            stack = f" x {p.batch}" if p.batch > 1 else ""
+            why = f"tuned on this CPU for {p.m} x {p.n} x {p.k}{stack}, which is close"
+            return Decision(record.config, "near", skipped + why, record)
     why = skipped + "not tuned: from cache sizes and tile costs"
-    return Decision(heuristic.config(problem, tier), "heuristic", why)
+    return Decision(rules(problem, panels), "heuristic", why)
 
 
-def _usable(record: Record, active: str) -> bool:
+def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA and FASTGEMM_BF16 hold for the database too.
     family = record.config.family
+    if panels is not None and not panels.read_by(record.config):
+        return False
     return family == "numpy" or (record.config.isa == active and kernels.has(family, active))
 
 
-def plan_for(problem: Problem) -> Plan:
-    """Return the plan of a problem; record the problem where FASTGEMM_LOG_UNTUNED asks for it."""
-    decision = resolve(problem)
+@contextmanager
+def watched() -> Iterator[list[tuple[Problem, Panels | None]]]:
+    """Collect the problems that calls of the process are resolved for: of every shape anew, for plans are forgotten.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgemm
+    >>> from fastgemm import dispatch
+    >>> with dispatch.watched() as seen:
+    ...     made = fastgemm.matmul(np.ones((40, 50)), np.ones((50, 60)))
+    >>> [(problem.m, problem.n, problem.k) for problem, panels in seen]
+    [(40, 60, 50)]
+    """
+    global _watching
+    before, _watching = _watching, []
+    _plan.forget_plans()
+    try:
+        yield _watching
+    finally:
+        _watching = before
+
+
+def plan_for(problem: Problem, panels: Panels | None = None) -> Plan:
+    """Return the plan of a problem, see `resolve`; record the problem where FASTGEMM_LOG_UNTUNED asks for it."""
+    if _watching is not None:
+        _watching.append((problem, panels))
+    decision = resolve(problem, panels)
     if os.environ.get("FASTGEMM_LOG_UNTUNED") and decision.rung in ("near", "heuristic"):
         untuned.saw(problem)
     return Plan(problem, decision.config)

@@ -9,7 +9,8 @@ import numpy as np
 
 from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
-from .problem import Config, Problem, Record, as_called, normalised
+from .packed import PackedMatrix
+from .problem import PACKED, Config, Problem, Record, as_called, normalised
 from .version import VERSION
 
 
@@ -42,6 +43,7 @@ class Explanation:
     def __repr__(self) -> str:
         p, c = self.problem, self.config
         stack = f", {p.batch} of them" if p.batch > 1 else ""
+        stack += "" if p.epilogue == "none" else f", then {p.epilogue}"
         lines = [f"{p.dtype} {p.m} x {p.n} x {p.k}{stack}, layout {p.layout}, up to {p.threads} threads",
                  f"rung: {self.rung} ({self.why})"]
         if c.family == "numpy":
@@ -60,6 +62,8 @@ class Explanation:
         else:
             name = registry.variant(c.family, p.row, registry.isa(c.isa), c.mr, c.nr)
             packed = {"none": "nothing", "b": "B", "ab": "A and B"}[c.pack]
+            if p.layout[1] == PACKED:
+                packed = "A (B is packed already)" if c.pack == "ab" else "nothing (B is packed already)"
             lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
         if c.special:
             there = "" if special.find(c.special, p) else ": not loaded"
@@ -83,13 +87,14 @@ def explain(
     batch: int = 1,
     layout: str = "nn",
     num_threads: int | None = None,
+    activation: str = "none",
 ) -> Explanation:
     """Say how a product would be computed, and why.
 
     Parameters
     ----------
     a, b : ndarray, optional
-        The operands of a call; or give sizes instead:
+        The operands of a call, `b` an array or a `PackedMatrix`; or give sizes instead:
     m, n, k : int
         The product's sizes.
     dtype : dtype
@@ -97,9 +102,11 @@ def explain(
     batch : int
         Products in the stack.
     layout : str
-        Two letters for A and B: n (C order), t (Fortran order), g (any strides).
+        Two letters for A and B: n (C order), t (Fortran order), g (any strides); p of B: packed by `fastgemm.pack`.
     num_threads : int, optional
         As if that many threads were allowed.
+    activation : str
+        What `fastgemm.linear` does to the product.
 
     Returns
     -------
@@ -116,21 +123,38 @@ def explain(
     if a is not None or b is not None:
         if a is None or b is None or not (m is None and n is None and k is None):
             raise TypeError("explain takes two arrays, or m, n and k")
-        problem = _of_arrays(np.asarray(a), np.asarray(b), allowed)
+        if isinstance(b, PackedMatrix):
+            return _of_packed(np.asarray(a), b, allowed, activation)
+        problem = _of_arrays(np.asarray(a), np.asarray(b), allowed, activation)
     elif m is None or n is None or k is None:
         raise TypeError("explain takes two arrays, or m, n and k")
     else:
-        problem = _of_sizes(np.dtype(dtype), m, n, k, batch, layout, allowed)
+        problem = _of_sizes(np.dtype(dtype), m, n, k, batch, layout, allowed, activation)
     if isinstance(problem, str):
         raise ValueError(f"explain: {problem}")
     return Explanation(problem, dispatch.resolve(problem))
 
 
-def _of_sizes(dtype: np.dtype[Any], m: int, n: int, k: int, batch: int, layout: str, allowed: int) -> Problem:
-    return normalised(Problem(registry.dtype(dtype.name).name, m, n, k, batch, layout, allowed))
+def _of_sizes(
+    dtype: np.dtype[Any], m: int, n: int, k: int, batch: int, layout: str, allowed: int, activation: str
+) -> Problem:
+    return normalised(Problem(registry.dtype(dtype.name).name, m, n, k, batch, layout, allowed, activation))
 
 
-def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -> Problem | str:
+def _of_packed(a: np.ndarray[Any, Any], b: PackedMatrix, allowed: int, activation: str) -> Explanation:
+    k, n = b.shape
+    if a.ndim == 0 or a.shape[-1] != k or a.size == 0 or n == 0:
+        raise ValueError(f"explain: no product of shapes {a.shape} and {b.shape}")
+    m = a.size // k
+    letter = "n" if a.ndim != 2 else _letter(a)
+    if b.panels is None:
+        problem = Problem(registry.dtype(b.dtype.name).name, m, n, k, 1, letter + "n", allowed, activation)
+        return Explanation(problem, dispatch.Decision(Config("numpy"), "numpy", "no kernels for it run on this CPU"))
+    problem = Problem(b.panels.row.name, m, n, k, 1, letter + PACKED, allowed, activation)
+    return Explanation(problem, dispatch.resolve(problem, b.panels.kind))
+
+
+def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int, activation: str) -> Problem | str:
     dtype = np.result_type(a, b)
     if a.ndim == 0 or b.ndim == 0:
         return "operands need at least one dimension"
@@ -145,7 +169,8 @@ def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: int) -
         return "an empty product takes no kernel"
     if n == 1 and m > 1:
         left, right, m, n = np.swapaxes(right, -1, -2), np.swapaxes(left, -1, -2), n, m
-    return as_called(Problem(registry.dtype(dtype.name).name, m, n, k, batch, _letter(left) + _letter(right), allowed))
+    letters = _letter(left) + _letter(right)
+    return as_called(Problem(registry.dtype(dtype.name).name, m, n, k, batch, letters, allowed, activation))
 
 
 def _letter(x: np.ndarray[Any, Any]) -> str:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _packed, heuristic, heuristic_packed, kernels, registry
+from . import _packed, dispatch, heuristic, heuristic_packed, kernels, registry
+from .problem import Problem
 
 Array = NDArray[Any]
 _PAGE = 4096
@@ -64,7 +65,9 @@ class PackedMatrix(_packed.Right):
             raise ValueError(f"bytes are packed up to {heuristic_packed.MAX_BYTES_K} rows of the matrix, not {k}")
         kernels.load(tier.name)
         family = registry.family(heuristic.family(row, tier))
-        nv = heuristic_packed.vectors(row, tier, rows, n)
+        wanted = Problem(row.name, rows or heuristic_packed.TYPICAL_ROWS, n, k, layout="np")
+        nr = dispatch.panel_columns(wanted)
+        nv = heuristic_packed.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
         panels = _packed.Panels(tier, family, row, k, n, nv)
         memory = np.empty(panels.nbytes + _PAGE, np.uint8)
         start = -memory.ctypes.data % _PAGE
@@ -207,7 +210,7 @@ def pack(
         Pack ``b.T``: for weights that are stored as (out, in).
     rows : int, optional
         How many rows the left operands will have, as a hint: panels are 2 vectors wide for a few rows, up to 4 for
-        many.  Every number of rows gives the right result.
+        many, or as wide as the tuner found best for so many.  Every number of rows gives the right result.
     zero_point : array_like, optional
         Of int8 and uint8: one number, or one for each column, for `matmul_integer` and `qlinear_matmul`.
 

@@ -16,8 +16,6 @@ class Plan(_plan.Plan):
         What is computed.
     config : Config
         How.
-    ready : bool
-        B is packed already (`fastgemm.pack`).
 
     Attributes
     ----------
@@ -43,11 +41,11 @@ class Plan(_plan.Plan):
     np.float32(5.0)
     """
 
-    def __init__(self, problem: Problem, config: Config, ready: bool = False) -> None:
+    def __init__(self, problem: Problem, config: Config) -> None:
         if config.family != "numpy":
             kernels.load(config.isa)
-        super().__init__(problem, config, ready)
-        if ready or config.family == "numpy" or (config.threads > 1 and config.split != "batch"):
+        super().__init__(problem, config)
+        if config.family == "numpy" or (config.threads > 1 and config.split != "batch"):
             return
         found = special.find(config.special, problem) if config.special else None
         found = found or special.built_in(config.isa, problem)

@@ -29,7 +29,9 @@ MAX_SUMS = 4 << 20
 TURNED_ROWS = range(9, 81)
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
-LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg")
+# The letter of a B that was packed beforehand (`fastgemm.pack`).
+PACKED = "p"
+LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg" + PACKED)
 
 
 def _integer(name: str, value: object, low: int, high: int) -> None:
@@ -56,9 +58,11 @@ class Problem:
         Products in the stack.
     layout : str
         One letter for A and one for B: ``n`` its columns are adjacent in memory
-        (C order), ``t`` its rows are (Fortran order), ``g`` neither.
+        (C order), ``t`` its rows are (Fortran order), ``g`` neither.  ``p``, of B: it is packed already.
     threads : int
         The most threads that the call may use.
+    epilogue : str
+        The activation that is done to the output while it is written; a bias, a residual or a scale alone is ``none``.
     """
 
     dtype: str
@@ -68,14 +72,19 @@ class Problem:
     batch: int = 1
     layout: str = "nn"
     threads: int = 1
+    epilogue: str = "none"
 
     def __post_init__(self) -> None:
-        registry.dtype(self.dtype)
+        row = registry.dtype(self.dtype)
         for name in ("m", "n", "k", "batch"):
             _integer(name, getattr(self, name), 1, MAX_DIM)
         _integer("threads", self.threads, 1, MAX_THREADS)
         if self.layout not in LAYOUTS:
-            raise ValueError(f"layout must be two of the letters n, t, g, not {self.layout!r}")
+            raise ValueError(f"layout must be two of the letters n, t, g (B's also p), not {self.layout!r}")
+        if self.layout[1] == PACKED and self.batch > 1:
+            raise ValueError("a B that is packed is one matrix: the rows of a stack are rows of one product")
+        if registry.epilogue(self.epilogue).code and (self.batch > 1 or not registry.is_finished(row)):
+            raise ValueError(f"{self.epilogue!r} follows single products of floats, not {self.batch} of {row.name}")
 
     @property
     def flops(self) -> int:
@@ -98,10 +107,10 @@ def transposed(problem: Problem) -> Problem:
     Examples
     --------
     >>> transposed(Problem("f32", 5, 7, 3, layout="nt"))
-    Problem(dtype='f32', m=7, n=5, k=3, batch=1, layout='nt', threads=1)
+    Problem(dtype='f32', m=7, n=5, k=3, batch=1, layout='nt', threads=1, epilogue='none')
     """
     layout = _FLIPPED[problem.layout[1]] + _FLIPPED[problem.layout[0]]
-    return Problem(problem.dtype, problem.n, problem.m, problem.k, problem.batch, layout, problem.threads)
+    return replace(problem, m=problem.n, n=problem.m, layout=layout)
 
 
 def turns(problem: Problem) -> bool:
@@ -126,9 +135,13 @@ def normalised(problem: Problem) -> Problem:
     Examples
     --------
     >>> normalised(Problem("f32", 4000, 1, 2000, layout="nn"))
-    Problem(dtype='f32', m=1, n=4000, k=2000, batch=1, layout='nt', threads=1)
+    Problem(dtype='f32', m=1, n=4000, k=2000, batch=1, layout='nt', threads=1, epilogue='none')
     """
-    if (problem.n == 1 and problem.m > 1) or turns(problem):
+    if problem.layout[1] == PACKED:
+        return replace(problem, layout=_looked_up(problem.layout[0], problem.m, problem.k) + PACKED)
+    if turns(problem):
+        problem = transposed(replace(problem, epilogue="none"))  # what is done to rows follows the whole product
+    elif problem.n == 1 and problem.m > 1:
         problem = transposed(problem)
     a = _looked_up(problem.layout[0], problem.m, problem.k)
     b = _looked_up(problem.layout[1], problem.k, problem.n)
@@ -145,7 +158,7 @@ def as_called(problem: Problem) -> Problem:
     >>> as_called(Problem("f32", 25, 512, 512, layout="nt")).m, as_called(Problem("f32", 25, 512, 512)).m
     (512, 25)
     """
-    column = problem.n == 1 and problem.m > 1
+    column = problem.n == 1 and problem.m > 1 and problem.layout[1] != PACKED
     return normalised(problem) if column or turns(problem) else problem
 
 
@@ -216,8 +229,9 @@ class Config:
         The single place of the legality rules: the plan, the database and the
         tuner's space all ask here.
         """
+        packed = problem.layout[1] == PACKED
         if self.family == "numpy":
-            return None
+            return "NumPy reads no B that is packed" if packed else None
         dt, tier = problem.row, registry.isa(self.isa)
         if not registry.supported(dt, tier):
             return f"{tier.name} has no kernels for {dt.name}"
@@ -237,17 +251,19 @@ class Config:
             return f"{self.family} has no kernels for {dt.name}"
         if registry.beyond(registry.family(self.family), tier) is None:
             return f"{tier.name} has no {self.family} kernels"
+        if packed and (why := self._misfit_packed(dt, problem)):
+            return why
         if self.family not in ("gemv", "small", "dots"):
             if dt.converts and (self.pack == "none" or (self.pack == "b" and not registry.in_place(self.family, dt))):
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
-            if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
+            if self.pack == "none" and problem.layout[1] not in ("n", PACKED) and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
             # Threads keep a block of A and one of B each; a database must not be able to
             # ask for more (the heuristic's largest are below 5 MiB).
             packs_a = self.pack == "ab" or dt.converts  # dot products keep room for an A that must be packed
             rows = min(self.mc, problem.m) + self.mr if packs_a else 0
             columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
-            bytes_of_blocks = (rows + columns) * min(self.kc, problem.k) * dt.itemsize
+            bytes_of_blocks = (rows + (0 if packed else columns)) * min(self.kc, problem.k) * dt.itemsize
             if dt.narrows and self.kc < problem.k:
                 bytes_of_blocks += max(MAX_SUMS, self.mr * columns * dt.itemsize)
             if bytes_of_blocks > MAX_WORKSPACE:
@@ -284,6 +300,20 @@ class Config:
                 return f"small does not cut k: at most {MAX_SMALL_K}"
             if self.split == "k":
                 return "small splits m, n or batch"
+        return None
+
+    def _misfit_packed(self, dt: registry.DType, problem: Problem) -> str | None:
+        if self.family in ("gemv", "small", "dots"):
+            return f"{self.family} reads no B that is packed"
+        if self.special:
+            return "a specialised kernel reads no B that is packed"
+        if self.split == "k":
+            return "threads that share k read no B that is packed"
+        if self.pack == "b" and not dt.converts:
+            return "B is packed already: pack is 'ab' or 'none', of A"
+        dot = registry.DOTS.get((self.family, registry.kernels_of(dt, self.family)))
+        if dot is not None and dot.appended and self.kc < problem.k:
+            return "the sums that correct these dot products stand once, behind all of k: kc must hold it"
         return None
 
     def replace(self, **changes: object) -> Config:

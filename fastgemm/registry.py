@@ -454,6 +454,11 @@ def is_small(dt: DType) -> bool:
     return not (dt.group > 1 and dt.narrows)
 
 
+def is_finished(dt: DType) -> bool:
+    """Whether an activation may follow its products: floats and halves that stay halves, sums of bytes scaled."""
+    return dt.name in (*FINISHED, DEQUANTISED) or (dt.stored in ("f16", "bf16") and not dt.result)
+
+
 def is_shared(dt: DType) -> bool:
     """Whether rows of C may share a vector of the small family: those of 4 or 8 bytes, stored as they are computed."""
     return not dt.stored and dt.real_bytes >= 4

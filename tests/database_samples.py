@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fastgemm import database, registry
-from fastgemm.problem import Config, Problem, Record
+from fastgemm.problem import PACKED, Config, Problem, Record
 
 CPU, KERNELS = "v4 l1d48K l2-1024K l3-32M c2", "k1"
 SOUND = Problem("f32", 512, 512, 512)
@@ -20,7 +20,8 @@ def record(
     known = {"dtype": "f32", "m": 512, "n": 512, "k": 512}
     product = Problem(**{**known, **changes})
     mr, nr = registry.tiles(product.row, registry.isa(isa))[0]
-    config = Config(isa=isa, mr=mr, nr=nr, pack="ab" if product.row.converts else "b", kc=256, nc=256)
+    pack = "ab" if product.row.converts or product.layout[1] == PACKED else "b"
+    config = Config(isa=isa, mr=mr, nr=nr, pack=pack, kc=256, nc=256)
     return Record(product, config, seconds, gain * seconds, 40, "random", "2026-01-01", kernels)
 
 
@@ -97,7 +98,7 @@ BAD_RECORDS = {
         "B must be packed",
     ),
     "unknown field": (broken("turbo", 1), "record has an unknown field 'turbo'"),
-    "unknown field of a problem": (broken("problem.epilogue", "relu"), "problem has an unknown field 'epilogue'"),
+    "unknown field of a problem": (broken("problem.colour", "relu"), "problem has an unknown field 'colour'"),
     "unknown field of a config": (broken("config.unroll", 4), "config has an unknown field 'unroll'"),
     "escape sequence in a name": (broken("problem.\x1b[31m\n", 4), "unknown field '\\x1b[31m\\n'"),
     "lone surrogate": (broken("problem.dtype", "\ud800"), "no kernels for dtype '\\ud800'"),

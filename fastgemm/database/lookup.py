@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..problem import Problem, Record
+from .. import registry
+from ..problem import PACKED, Config, Problem, Record
 
 # A dimension of a near record is within NEAR_NUM / NEAR_DEN of the problem's.
 NEAR_NUM, NEAR_DEN = 5, 4
@@ -23,13 +24,13 @@ class FileReport(NamedTuple):
     reason: str
 
 
-_Kind = tuple[str, str, int, bool]
+_Kind = tuple[str, str, int, bool, str]
 _Row = tuple[int, int, int, int, Problem]
 
 
 def _kind(problem: Problem) -> _Kind:
     """Return what a near record must share with a problem."""
-    return problem.dtype, problem.layout, problem.threads, problem.batch > 1
+    return problem.dtype, problem.layout, problem.threads, problem.batch > 1, problem.epilogue
 
 
 class Database:
@@ -66,6 +67,7 @@ class Database:
         # By kind: rows (m, n, k, batch, problem), ascending, so that a bisection on m
         # leaves only candidates that are near in one dimension already.
         self._index: dict[_Kind, list[_Row]] = {}
+        self._packed: list[Problem] = []
 
     def __len__(self) -> int:
         return len(self._records)
@@ -85,6 +87,7 @@ class Database:
             if override:
                 self._user.add(problem)
         self._index = self._indexed()
+        self._packed = [p for p in self._records if p.layout[1] == PACKED]
 
     def _better(self, new: Record, known: Record, override: bool) -> bool:
         known_is_users = known.problem in self._user
@@ -104,12 +107,21 @@ class Database:
         """Return the record of this very problem."""
         return self._records.get(problem)
 
-    def near(self, problem: Problem) -> Record | None:
+    def packed(self, problem: Problem) -> list[Record]:
+        """Return the records for a packed B of a problem's sizes, and of a type that is packed as its own is."""
+        packing = registry.packing(problem.row)
+        return [
+            self._records[p]
+            for p in self._packed
+            if (p.m, p.n, p.k) == (problem.m, problem.n, problem.k) and registry.packing(p.row) == packing
+        ]
+
+    def near(self, problem: Problem, reads: Callable[[Config], bool] | None = None) -> Record | None:
         """Return the record of the nearest problem whose configuration fits this one.
 
-        Near means the same dtype, layout and threads, both stacks or neither, and each
+        Near means the same dtype, layout, threads and epilogue, both stacks or neither, and each
         of m, n, k and batch within a factor of 1.25.  The nearest has the smallest sum
-        of the ratios' logarithms.
+        of the ratios' logarithms.  `reads` says which configurations read what is packed already.
         """
         rows = self._index.get(_kind(problem), [])
         first = bisect.bisect_left(rows, -(-problem.m * NEAR_DEN // NEAR_NUM), key=_rows_m)
@@ -121,7 +133,8 @@ class Database:
                 continue
             ratios = (m / problem.m, n / problem.n, k / problem.k, batch / problem.batch)
             distance = sum(abs(math.log2(ratio)) for ratio in ratios)
-            if distance < least and self._records[known].config.misfit(problem) is None:
+            config = self._records[known].config
+            if distance < least and config.misfit(problem) is None and (reads is None or reads(config)):
                 best, least = self._records[known], distance
         return best
 

@@ -5,12 +5,13 @@ from fastgemm.driver.structs cimport plan_t
 
 cdef struct key_t:
     Py_ssize_t m, n, k, batch
-    unsigned long long kind     # dtype, layout letters, threads, generation
+    unsigned long long kind     # dtype, layout letters, threads, what follows, generation
 
 cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
 cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
 cdef unsigned long long generation() noexcept nogil
 cdef object problem_of(const key_t* key)
+cdef unsigned long long followed(int epilogue) noexcept nogil
 cdef int ready_letter(int level, bint own, int nv) noexcept nogil
 cdef const kernels_t* kernels_at(int level, int family, int code) except NULL
 

@@ -17,7 +17,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import registry
-from fastgemm.problem import MAX_SUMS, Problem
+from fastgemm.problem import MAX_SUMS, PACKED, Problem
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -31,6 +31,8 @@ cdef enum:
     MAX_FAMILIES = 8
     MAX_LEVEL = 8           # ISA tiers are numbered below this
     READY = 128             # no letter
+    MOST_THREADS = 2047     # bits of a key, and of what follows a product
+    MOST_EPILOGUES = 31
     # Real multiply-adds of the smallest piece that threads deal out: about 50 us of f32 at 180 GFLOP/s.  gemv
     # wants long rows more than an even end (1x4096x4096, two threads, against NumPy: from 500000 on 0.85, so 1.1).
     GRAIN = 4000000
@@ -176,15 +178,20 @@ cdef unsigned long long generation() noexcept nogil:
 cdef object problem_of(const key_t* key):
     # The Problem that a key stands for.
     cdef unsigned long long kind = key.kind
-    # What packed B once (`ready_letter`) reads as a matrix in C order.
     right = (kind >> 8) & 0xff
     return Problem(registry.DTYPES[kind & 0xff].name, key.m, key.n, key.k, key.batch,
-                   chr((kind >> 16) & 0xff) + ("n" if right & READY else chr(right)), (kind >> 24) & 0xffff)
+                   chr((kind >> 16) & 0xff) + (PACKED if right & READY else chr(right)), (kind >> 24) & MOST_THREADS,
+                   registry.EPILOGUES[(kind >> 35) & MOST_EPILOGUES].name)
 
 
 cdef int ready_letter(int level, bint own, int nv) noexcept nogil:
     # In place of B's layout letter in a key where B is packed already: by which kernels, and how wide.
     return READY | own << 6 | level << 3 | nv
+
+
+cdef unsigned long long followed(int epilogue) noexcept nogil:
+    # The bits of a key that say what follows the product.
+    return <unsigned long long>epilogue << 35
 
 
 cdef const kernels_t* kernels_at(int level, int family, int code) except NULL:
@@ -245,8 +252,6 @@ cdef class Plan:
         What is computed.
     config : Config
         How; its kernels must be loaded (`fastgemm.kernels.load`).
-    ready : bool
-        B is packed already, in panels of the configuration's width (`fastgemm.pack`): `config.pack` speaks of A alone.
 
     Raises
     ------
@@ -254,7 +259,9 @@ cdef class Plan:
         If the configuration does not fit the problem; the message says why.
     """
 
-    def __init__(self, problem, config, bint ready=False):
+    def __init__(self, problem, config):
+        # B is packed already, in panels of the configuration's width: `config.pack` speaks of A alone.
+        cdef bint ready = problem.layout[1] == PACKED
         why = config.misfit(problem)
         if why:
             raise ValueError(f"configuration does not fit the problem: {why}")
@@ -293,8 +300,6 @@ cdef class Plan:
             plan.grain = max(1, <Py_ssize_t>(GEMV_GRAIN * plan.units / work))
             return
         if plan.family == FAMILY_DOTS:
-            if ready:
-                raise ValueError("a B that is packed is no column of a dot product")
             plan.mc = min(plan.m, <Py_ssize_t>config.mc)
             plan.kc = ceil_div(min(plan.k, <Py_ssize_t>config.kc), DOTS_STEPS) * DOTS_STEPS
             plan.ncv = min(plan.n, <Py_ssize_t>config.nc)
@@ -352,6 +357,19 @@ cdef class Plan:
         if plan.pack_b:
             plan.b_bytes = plan.ncv * t.length * (plan.kc + t.appended) * t.real_bytes
 
+    def pin(self):
+        """Let calls of the problem run this plan, until plans are forgotten: so a tuner times one by calls."""
+        cdef key_t key
+        cdef object p = self.problem, tier = registry.isa(self.config.isa)
+        cdef unsigned long long right = ord(p.layout[1]), left = ord(p.layout[0]), threads = p.threads
+        cdef unsigned long long code = p.row.code
+        if p.layout[1] == PACKED:
+            right = ready_letter(tier.level, bool(registry.family(self.config.family).tiers), self.plan.nv)
+        key.m, key.n, key.k, key.batch = p.m, p.n, p.k, p.batch
+        key.kind = GENERATION << 40 | threads << 24 | left << 16 | right << 8 | code
+        key.kind |= followed(registry.epilogue(p.epilogue).code)
+        cache_put(&key, &self.plan)
+
     @property
     def workspace(self):
         """Bytes that a thread keeps for this plan."""
@@ -397,6 +415,8 @@ cdef class Plan:
         ndarray
         """
         cdef object p = self.problem
+        if self.plan.ready:
+            raise ValueError("the plan reads a B that is packed, and no array")
         row = p.row
         result = row.result or a.dtype.name
         lead = (p.batch,) if p.batch > 1 or a.ndim == 3 else ()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import dispatch, heuristic_packed, kernels, registry
+from .. import dispatch, kernels, registry
 from ..problem import Problem, normalised
 from . import ops
 from .ir import Graph, Node
@@ -108,11 +108,8 @@ def loops(m: int, n: int, k: int, dtype: np.dtype[np.generic], packed: bool = Fa
     row = next((one for one in registry.DTYPES if name in (one.name, *one.names)), None)
     tier = kernels.active_isa()
     if row is not None and tier is not None and registry.supported(row, tier):
-        problem = normalised(Problem(row.name, m, n, k, threads=1))
-        if packed:
-            config = heuristic_packed.config(problem, tier, heuristic_packed.vectors(row, tier, m, n))
-        else:
-            config = dispatch.resolve(problem).config
+        problem = normalised(Problem(row.name, m, n, k, layout="np" if packed else "nn", threads=1))
+        config = dispatch.resolve(problem).config
         if config.family not in ("numpy", "gemv"):
             mr, nr = config.mr or m, config.nr or n
             if config.family != "small":
