@@ -241,6 +241,27 @@ def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
 
 
 @contextmanager
+def using(records: database.Database) -> Iterator[None]:
+    """Ask other records than those of the files, in the whole process: to compare what they are worth.
+
+    Examples
+    --------
+    >>> from fastgemm import database, dispatch
+    >>> with dispatch.using(database.Database()):
+    ...     len(dispatch.tuned())
+    0
+    """
+    global _database
+    before, _database = tuned(), records
+    _plan.forget_plans()
+    try:
+        yield
+    finally:
+        _database = before
+        _plan.forget_plans()
+
+
+@contextmanager
 def watched() -> Iterator[list[tuple[Problem, Panels | None]]]:
     """Collect the problems that calls of the process are resolved for: of every shape anew, for plans are forgotten.
 

@@ -83,6 +83,8 @@ class Problem:
             raise ValueError(f"layout must be two of the letters n, t, g (B's also p), not {self.layout!r}")
         if self.layout[1] == PACKED and self.batch > 1:
             raise ValueError("a B that is packed is one matrix: the rows of a stack are rows of one product")
+        if self.layout[1] == PACKED and not registry.is_packed(row):
+            raise ValueError(f"{row.name} wraps and is not packed: its products are cut from 32-bit sums")
         if registry.epilogue(self.epilogue).code and (self.batch > 1 or not registry.is_finished(row)):
             raise ValueError(f"{self.epilogue!r} follows single products of floats, not {self.batch} of {row.name}")
 

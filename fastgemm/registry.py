@@ -454,6 +454,11 @@ def is_small(dt: DType) -> bool:
     return not (dt.group > 1 and dt.narrows)
 
 
+def is_packed(dt: DType) -> bool:
+    """Whether `fastgemm.pack` packs a right operand for it: all but bytes that wrap, whose sums of 32 bits are cut."""
+    return dt.stored != "s8" or dt.group > 1
+
+
 def is_finished(dt: DType) -> bool:
     """Whether an activation may follow its products: floats and halves that stay halves, sums of bytes scaled."""
     return dt.name in (*FINISHED, DEQUANTISED) or (dt.stored in ("f16", "bf16") and not dt.result)

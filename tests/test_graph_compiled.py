@@ -153,7 +153,7 @@ def test_workspaces_are_bounded() -> None:
     x = numbers((64, 64), "f4")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: compiled(x=x), range(64)))
-    assert 1 <= len(compiled._free) <= 2
+    assert 1 <= len(compiled._ready.free) <= 2
 
 
 def test_results_do_not_share_memory(compiled: fg.CompiledGraph) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +20,13 @@ from .steps import Frame, Program
 
 # Workspaces that a compiled graph keeps between calls.  More calls at a time get more, which are given back.
 KEPT = 4
+
+
+class _Ready(NamedTuple):
+    """What a call takes at once, for `renew` may come in between: a program, and workspaces of its own."""
+
+    program: Program
+    free: deque[Frame]
 
 
 class CompiledGraph:
@@ -40,11 +49,74 @@ class CompiledGraph:
         self.source, self.threads, self.fusion = source, threads, fusion
         self._log: list[passes.Applied] = []
         self.graph = passes.apply(source, fusion, self._log, None if threads is None else allowed(threads))
-        self._program = Program(self.graph)
+        self._workspaces = workspaces
+        self._ready = self._lowered()
         self.workspace_bytes = self._program.plan.total
-        # Its methods are atomic: there is no lock that a fork could find taken.  When it is full the oldest falls out.
-        self._free: deque[Frame] = deque(maxlen=workspaces)
         self._handed_on = [name for name in self.graph.outputs if self.graph.producer(name) is None]
+
+    def _lowered(self) -> _Ready:
+        # A deque's methods are atomic: there is no lock that a fork could find taken.  When it is full the oldest falls
+        # out.
+        return _Ready(Program(self.graph), deque(maxlen=self._workspaces))
+
+    @property
+    def _program(self) -> Program:
+        return self._ready.program
+
+    def renew(self) -> None:
+        """Lower the graph anew: its products ask the tuning database again, and weights are packed again.
+
+        Calls that are under way end as they began.
+        """
+        self._ready = self._lowered()
+
+    def again(self) -> CompiledGraph:
+        """Return the same graph compiled anew."""
+        return CompiledGraph(self.source, self.threads, self.fusion, self._workspaces)
+
+    def tune(
+        self,
+        *,
+        seconds: float | None = None,
+        trials: int | None = None,
+        strategy: str | None = None,
+        db: str | os.PathLike[str] | None = None,
+        quiet: bool = True,
+    ) -> Any:
+        """Tune the graph's products in place, with what follows them, and route them by what was found.
+
+        Each is measured by itself, as the graph runs it: weights packed, rows of a chain's item, activation included.
+        Then the graph is timed in turn with the new records and without; where it comes out slower they are taken
+        out again.  It takes the extra ``fastgemm[tune]``; no call of the library may run meanwhile.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Time for all products together; until the strategy ends by default.
+        trials : int, optional
+            Configurations to measure for each.
+        strategy : str, optional
+            As of ``python -m fastgemm.tune``.
+        db : path, optional
+            The database file; ``FASTGEMM_DB`` or your data folder by default.  Another one that this process does not
+            read is written, and changes nothing here.
+        quiet : bool
+            Print only the table at the end.
+
+        Returns
+        -------
+        fastgemm.tune.graphs.Tuned
+            Its attributes: problems, records, before, after (seconds of a call), gain, kept.
+
+        Examples
+        --------
+        >>> found = compiled.tune(seconds=60)      # doctest: +SKIP
+        >>> found.gain                             # doctest: +SKIP
+        1.04
+        """
+        # Nothing imports the tuner, which needs packages of others, before somebody asks for it.
+        command = importlib.import_module("fastgemm.tune.__main__")
+        return command.tune_graph(self, seconds, trials, strategy, db, quiet)
 
     def __call__(self, inputs: Mapping[str, ArrayLike] | None = None, /, *, out: Any = None, **named: ArrayLike) -> Any:
         """Compute the outputs.
@@ -79,33 +151,34 @@ class CompiledGraph:
         if unknown:
             raise GraphError(f"the graph has no output {unknown[0]!r}; its outputs are {', '.join(self.graph.outputs)}")
         written = {name: self._output(name, asked.get(name), read, asked) for name in self.graph.outputs}
-        arrays = {**read, **{root: written[name] for root, name in self._program.made.items()}}
+        program, free = self._ready
+        arrays = {**read, **{root: written[name] for root, name in program.made.items()}}
         try:
-            frame = self._free.pop()
+            frame = free.pop()
         except IndexError:
-            frame = self._program.frame()
-        filled = self._run(frame, arrays)
+            frame = program.frame()
+        filled = self._run(program, frame, arrays)
         for name in self._handed_on:
-            np.copyto(written[name], filled[self._program.numbers[name]])
-        self._free.append(frame)
+            np.copyto(written[name], filled[program.numbers[name]])
+        free.append(frame)
         for name, array in asked.items():
             if written[name] is not array:
                 np.copyto(array, written[name])
                 written[name] = array
         return written
 
-    def _run(self, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
+    def _run(self, program: Program, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
         # Both contexts together cost as much as all the rest of a call of a small network: only where they are needed.
         if self.threads is not None:
             with limited(self.threads):
-                return self._unwarned(frame, arrays)
-        return self._unwarned(frame, arrays)
+                return self._unwarned(program, frame, arrays)
+        return self._unwarned(program, frame, arrays)
 
-    def _unwarned(self, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
-        if self._program.quiet:
-            return self._program.run(frame, arrays)
+    def _unwarned(self, program: Program, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
+        if program.quiet:
+            return program.run(frame, arrays)
         with np.errstate(all="ignore"):
-            return self._program.run(frame, arrays)
+            return program.run(frame, arrays)
 
     def explain(self) -> str:
         """Return what runs: the passes and what each changed, the steps, and the buffers."""

@@ -32,6 +32,8 @@ One idea a module:
 ``measure``      `Measurement`, what a runner is, and the one that replays a table
 ``live``         the runner that times kernels in a worker process, and watches it
 ``worker``       that process: it runs candidates, checks and times them
+``calls``        packed and fused problems, which are timed by the library's own calls
+``graphs``       the products of a compiled graph
 ``drift``        whether the machine keeps its speed meanwhile
 ``compare``      the paired final that a record must win
 ``journal``      the log of finished problems beside the database

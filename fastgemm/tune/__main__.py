@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import registry, untuned
 from ..problem import LAYOUTS, MAX_THREADS, Problem
@@ -16,6 +17,10 @@ from . import arguments as values
 from . import db, shapes, strategies
 from .measure import footprint
 from .shapes import ShapeError
+
+if TYPE_CHECKING:
+    from ..graph.compiled import CompiledGraph
+    from . import graphs
 
 PROG = "python -m fastgemm.tune"
 
@@ -39,6 +44,12 @@ examples:
 
   a list of shapes, half an hour in all; when stopped, go on later
     python -m fastgemm.tune --shapes-file shapes.csv --seconds 1800 --resume
+
+  the layers of a model in its ONNX file, weights packed and activations included
+    python -m fastgemm.tune --graph model.onnx --batch 8
+
+  one such layer: 32 rows by a packed weight of 512 x 512, then gelu
+    python -m fastgemm.tune --shapes 32x512x512 --layout np --activation gelu
 
   what a program really multiplies: record it first, then tune that, the hottest shapes first
     FASTGEMM_LOG_UNTUNED=untuned.jsonl python program.py
@@ -108,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if not problems:
-        none = "no shapes; give --shapes, --shapes-file or --from-log"
+        none = "no shapes; give --shapes, --shapes-file, --graph or --from-log"
         parser.error("no shape is left to tune" if left_out else none)
     try:
         with _extras():
@@ -132,18 +143,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def tune_graph(
+    compiled: CompiledGraph,
+    seconds: float | None,
+    trials: int | None,
+    strategy: str | None,
+    path: str | os.PathLike[str] | None,
+    quiet: bool,
+) -> graphs.Tuned:
+    """Do what `CompiledGraph.tune` says, with the options of the command at their defaults otherwise."""
+    options = _parser().parse_args([])
+    options.seconds, options.trials, options.quiet = seconds, trials, quiet
+    options.strategy = strategy or "auto"
+    options.db = None if path is None else Path(path)
+    from . import graphs
+
+    return graphs.tune(compiled, options)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROG,
         description=DESCRIPTION,
         epilog=EPILOG + _strategies(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --from-log FILE) [options]\n       {PROG} db --help",
+        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --graph ONNX | --from-log FILE) [options]\n"
+        f"       {PROG} db --help",
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what to tune")
     what.add_argument("--shapes", nargs="+", default=[], metavar="MxNxK[xSTACK]", help="rows and columns of C, sum")
     what.add_argument("--shapes-file", type=Path, metavar="CSV", help="a list of shapes")
+    what.add_argument(
+        "--graph", type=Path, metavar="ONNX", help="the products of a model, as the compiled graph runs them"
+    )
+    what.add_argument("--batch", type=values.count, metavar="N", help="the first size of --graph's inputs without one")
     what.add_argument("--from-log", type=Path, metavar="FILE", help="shapes recorded by FASTGEMM_LOG_UNTUNED")
     what.add_argument(
         "--dtype",
@@ -162,7 +196,16 @@ def _parser() -> argparse.ArgumentParser:
         choices=LAYOUTS,
         default="nn",
         metavar="AB",
-        help="a letter for A and one for B: n as numpy makes them, t transposed, g neither (with --shapes)",
+        help="a letter for A and one for B: n as numpy makes them, t transposed, g neither, p (of B) packed beforehand "
+        "by fastgemm.pack (with --shapes)",
+    )
+    what.add_argument(
+        "--activation",
+        choices=[row.name for row in registry.EPILOGUES],
+        default="none",
+        metavar="NAME",
+        help="what fastgemm.linear does to the products: "
+        f"{', '.join(row.name for row in registry.EPILOGUES)} (with --shapes)",
     )
     how = parser.add_argument_group("how, and how much")
     how.add_argument(
@@ -242,7 +285,14 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     if options.threads and allowed(max(options.threads)) < max(options.threads):
         raise ShapeError("--threads: this build has no OpenMP, so every call runs on one thread")
     threads = options.threads or [get_num_threads()]
-    found = shapes.product(map(shapes.parse, options.shapes), options.dtype or ["f32"], threads, options.layout)
+    found = shapes.product(
+        map(shapes.parse, options.shapes), options.dtype or ["f32"], threads, options.layout, options.activation
+    )
+    if options.graph:
+        from . import graphs
+
+        for count in threads:
+            found += graphs.from_file(options.graph, count, options.batch)
     left_out: list[str] = []
     if options.shapes_file:
         more, out = shapes.from_csv(options.shapes_file, options.dtype, threads)

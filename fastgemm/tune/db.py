@@ -17,7 +17,7 @@ from ..database.writing import DEFAULT_NAME, text_of
 from ..problem import Record
 from . import history
 from .arguments import above_zero, whole
-from .shapes import label, type_label
+from .shapes import label, layout_label, type_label
 from .words import describe, duration, geometric_mean
 
 PROG = "python -m fastgemm.tune db"
@@ -150,7 +150,7 @@ def _show(options: argparse.Namespace) -> int:
             for record in records if options.all or not here else ():
                 p = record.problem
                 print(
-                    f"    {label(p)} {type_label(p.dtype)} {p.layout} {p.threads}t: "
+                    f"    {label(p)} {type_label(p.dtype)} {layout_label(p)} {p.threads}t: "
                     f"{duration(record.baseline_seconds)} -> {duration(record.seconds)} ({record.gain:.2f}), "
                     f"{describe(record.config)}  [{record.strategy}, {record.trials} trials, {record.date}]"
                 )
@@ -286,6 +286,6 @@ def _rows(groups: Groups) -> Iterable[Sequence[object]]:
     for (key, kernel_set), records in groups.items():
         for r in records:
             p = r.problem
-            product = (type_label(p.dtype), p.m, p.n, p.k, p.batch, p.layout, p.threads, describe(r.config))
+            product = (type_label(p.dtype), p.m, p.n, p.k, p.batch, layout_label(p), p.threads, describe(r.config))
             measured = (r.seconds, r.baseline_seconds, f"{r.gain:.4f}", f"{r.gflops:.2f}")
             yield (key, kernel_set, *product, *measured, r.trials, r.strategy, r.date)

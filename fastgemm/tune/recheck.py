@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .. import cpu, database, heuristic, kernels
+from .. import cpu, database, dispatch, kernels
 from ..problem import Config, Problem, Record
 from .compare import FINAL_ROUNDS, FINAL_SECONDS
 from .live import LiveRunner
@@ -35,7 +35,7 @@ def gain(record: Record, untuned: Config, runner: Runner) -> float | None:
 
 def measure(record: Record, seed: int, open_runner: Open = LiveRunner) -> float | None:
     """Gain of a record now; of two processes the second decides where the first sees a loss."""
-    untuned = heuristic.config(record.problem)
+    untuned = dispatch.rules(record.problem)
     if record.config == untuned:
         return 1.0
     found: float | None = None

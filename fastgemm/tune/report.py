@@ -17,7 +17,7 @@ from .chronicle import Chronicle
 from .compare import NOISY
 from .journal import Entry
 from .measure import Measurement
-from .shapes import label, type_label
+from .shapes import label, layout_label, type_label
 from .words import clock, describe, duration, geometric_mean, name
 
 # A terminal says how wide it is; what is written to a file or a pipe must not be cut off.
@@ -153,7 +153,7 @@ def table(entries: Sequence[Entry]) -> Table:
         made.add_row(
             label(p),
             type_label(p.dtype),
-            p.layout,
+            layout_label(p),
             str(p.threads),
             duration(e.baseline_seconds),
             duration(after),

@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .. import cpu, database, heuristic, kernels, special
+from .. import cpu, database, dispatch, kernels, special
 from ..database.writing import DEFAULT_NAME
 from ..problem import Problem, Record
 from . import compile as building
@@ -43,7 +43,7 @@ def preview(problems: list[Problem], options: Namespace) -> int:
         print(f"modules go to {special.folder()}; nothing was compiled, measured or written")
         return 0
     for problem in waiting:
-        space = Space(problem, heuristic.config(problem))
+        space = Space(problem, dispatch.rules(problem))
         trials = min(options.trials or default or len(space), len(space))
         print(f"{words.name(problem)}: {len(space)} configurations, at most {trials} trials")
         print(f"    heuristic: {words.describe(space.start)}")
@@ -71,7 +71,7 @@ def run(problems: list[Problem], options: Namespace) -> int:
             if left <= 0:
                 watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
                 return
-            space = Space(problem, heuristic.config(problem))
+            space = Space(problem, dispatch.rules(problem))
             known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
             budget = driver.Budget(options.trials or strategy.trials)
             budget.deadline = time.monotonic() + left / (len(waiting) - index)

@@ -66,6 +66,17 @@ def label(problem: Problem) -> str:
     return f"{problem.m}x{problem.n}x{problem.k}{stack}"
 
 
+def layout_label(problem: Problem) -> str:
+    """Write the layout letters of a problem and what follows it.
+
+    Examples
+    --------
+    >>> layout_label(Problem("f32", 8, 8, 8, layout="np", epilogue="relu"))
+    'np+relu'
+    """
+    return problem.layout if problem.epilogue == "none" else f"{problem.layout}+{problem.epilogue}"
+
+
 def type_label(name: str) -> str:
     """Write a dtype (a registry name) as `type_named` reads it: ``operands:result`` where these differ or are scaled.
 
@@ -97,7 +108,11 @@ def type_named(text: str) -> str:
 
 
 def product(
-    shapes: Iterable[Shape], dtypes: Sequence[str], threads: Sequence[int], layout: str = "nn"
+    shapes: Iterable[Shape],
+    dtypes: Sequence[str],
+    threads: Sequence[int],
+    layout: str = "nn",
+    epilogue: str = "none",
 ) -> list[Problem]:
     """Problems of every shape with every dtype and thread count, each once, in order.
 
@@ -107,7 +122,7 @@ def product(
     ['f32', 'f64']
     """
     found = (
-        _problem("command line", dtype, *shape, layout, count)
+        _problem("command line", dtype, *shape, layout, count, epilogue=epilogue)
         for shape in shapes
         for dtype in dtypes
         for count in threads
@@ -194,7 +209,7 @@ def from_fields(fields: object) -> Problem:
     if missing := [name for name in ("dtype", "m", "n", "k") if name not in fields]:
         raise ShapeError(f"a problem needs {', '.join(missing)}")
     known = {name: fields[name] for name in names(Problem) if name in fields}
-    for name in ("dtype", "layout"):
+    for name in ("dtype", "layout", "epilogue"):
         if not isinstance(known.get(name, ""), str):
             raise ShapeError(f"{name} must be a string")
     return Problem(**known)
@@ -210,9 +225,10 @@ def _problem(
     layout: str,
     threads: int,
     column_major: bool = False,
+    epilogue: str = "none",
 ) -> Problem:
     try:
-        problem = Problem(dtype, m, n, k, batch, layout, threads)
+        problem = Problem(dtype, m, n, k, batch, layout, threads, epilogue)
         return normalised(transposed(problem) if column_major else problem)
     except ValueError as error:
         raise ShapeError(f"{where}: {error}") from None

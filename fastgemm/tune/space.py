@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from .. import registry
 from ..kernels import has as runnable
-from ..problem import Config, Problem
+from ..problem import PACKED, Config, Problem
 from .kernel_nests import described
 from .nests import Nests
 from .search_space import Point, SearchSpace
@@ -175,6 +175,8 @@ class Space(SearchSpace[Config]):
         for family in registry.FAMILIES:
             if not (registry.computes(family.name, dt) and runnable(family.name, tier.name)):
                 continue
+            if self.problem.layout[1] == PACKED and family.name != start.family:
+                continue  # `fastgemm.pack` packs for one family
             sizes = registry.tiles(dt, tier) if family.name not in ("gemv", "dots") else ((0, 0),)
             kernels += [Kernel(family.name, tier.name, mr, nr) for mr, nr in sizes]
         lanes = registry.lanes(dt, tier)
@@ -211,10 +213,11 @@ class Space(SearchSpace[Config]):
         """
         tiled = next(kernel for kernel in self.values["kernel"] if kernel.family not in ("gemv", "small", "dots"))
         blocks = {name: self.values[name].index(getattr(self.start, name)) for name in ORDERED}
+        sizes = {name: getattr(self.start, name) for name in ORDERED}
         legal = [
             index
             for index, pack in enumerate(registry.PACKS)
-            if Config(**tiled._asdict(), pack=pack).misfit(self.problem) is None
+            if Config(**tiled._asdict(), **sizes, pack=pack).misfit(self.problem) is None
         ]
         return {"pack": legal[0], **blocks}
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..problem import Config, Problem
-from .shapes import label, type_label
+from .shapes import label, layout_label, type_label
 
 
 def duration(seconds: float) -> str:
@@ -75,6 +75,7 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 
 def name(problem: Problem) -> str:
     """Write a problem in a few words: sizes, dtype, layout where it is not plain, threads."""
-    layout = "" if problem.layout == "nn" else f" {problem.layout}"
+    letters = layout_label(problem)
+    layout = "" if letters == "nn" else f" {letters}"
     threads = f" {problem.threads} threads" if problem.threads > 1 else " 1 thread"
     return f"{label(problem)} {type_label(problem.dtype)}{layout}{threads}"

@@ -66,6 +66,7 @@ class Bench:
 
     def __init__(self, problem: Problem, seed: int, make: Make) -> None:
         self.problem, self._make = problem, make
+        self.allowed = tolerance(problem)
         self.a, self.b = operands(problem, seed)
         self.out = output(problem)
         self.reference = reference(problem, self.a, self.b)
@@ -91,7 +92,7 @@ class Bench:
             repeat = self.repeat(config)
         except REFUSALS as error:
             return {"outcome": "illegal", "detail": str(error)}
-        off, allowed = self.error(repeat), tolerance(self.problem)
+        off, allowed = self.error(repeat), self.allowed
         if not off <= allowed:
             return {"outcome": "wrong", "detail": f"off by {off:.3g} where {allowed:.3g} is allowed"}
         number, first = _calibrate(repeat)
@@ -113,7 +114,7 @@ class Bench:
         for index, config in enumerate(configs):
             with contextlib.suppress(*REFUSALS):
                 repeat = self.repeat(config)
-                if self.error(repeat) <= tolerance(self.problem):
+                if self.error(repeat) <= self.allowed:
                     timed[index] = repeat
         number = max((_calibrate(repeat)[0] for repeat in timed.values()), default=1)
         for turn in range(count):
@@ -128,6 +129,26 @@ class Bench:
     def _numpy(a: Array, b: Array, out: Array, times: int) -> None:
         for _ in range(times):
             np.matmul(a, b, out=out, dtype=out.dtype)
+
+
+class CalledBench(Bench):
+    """The same for problems that the library's own calls run, see `fastgemm.tune.calls`."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        from ..threads import set_num_threads
+        from .calls import Called
+
+        self.problem, self._called = problem, Called(problem, seed)
+        self.allowed = self._called.allowed
+        set_num_threads(problem.threads)
+
+    def repeat(self, config: Config) -> Repeat:
+        """Return what is to be timed; one of `REFUSALS` when the configuration is illegal."""
+        return self._called.repeat(config)
+
+    def error(self, repeat: Repeat) -> float:
+        """Run once into an output of nonsense and return the largest difference from the reference."""
+        return self._called.error(repeat)
 
 
 def serve(opened: Opened, requests: TextIO, answers: TextIO) -> None:
@@ -157,7 +178,7 @@ def main(make: Make | None = None) -> None:
     `make` is there for tests and for timing kernels that are no part of the package; the
     default makes a `fastgemm.plan.Plan`.
     """
-    listen(lambda problem, seed: Bench(problem, seed, make or _plan))
+    listen(lambda problem, seed: _bench(problem, seed, make))
 
 
 def listen(opened: Opened) -> None:
@@ -169,6 +190,14 @@ def listen(opened: Opened) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     serve(opened, sys.stdin, answers)
+
+
+def _bench(problem: Problem, seed: int, make: Make | None) -> Bench:
+    from .calls import needs_calls
+
+    if make is None and needs_calls(problem):
+        return CalledBench(problem, seed)
+    return Bench(problem, seed, make or _plan)
 
 
 def _plan(problem: Problem, config: Config) -> Run:
