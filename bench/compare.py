@@ -27,7 +27,6 @@ bench/shapes/complaint_shapes.csv (shapes of users' reports, with a dtype each).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import signal
@@ -40,6 +39,7 @@ from typing import Any
 import cases
 import peers
 import progress
+import turns
 import workers
 from load import Load, Quiet, busy
 
@@ -138,76 +138,33 @@ def chosen_cases(options: argparse.Namespace) -> list[cases.Case]:
     return cases.quick(found) if options.quick else found
 
 
-class Run:
+class Run(turns.Turns):
     """One thread count: the living workers and what they measured."""
 
     def __init__(self, options: argparse.Namespace, threads: int, quiet: Quiet) -> None:
-        self.options, self.threads, self.quiet = options, threads, quiet
+        self.options, self.threads = options, threads
         pythons = workers.interpreters(options.python)
-        names = list(dict.fromkeys([options.subject, *options.peers]))
-        self.crew = [workers.Worker(name, threads, pythons.get(name)) for name in names]
-        self.about = {worker.name: worker.start() for worker in self.crew}
-        self.crew = [worker for worker in self.crew if self.about[worker.name]["ok"]]
+        names = dict.fromkeys([options.subject, *options.peers])
+        crew = [workers.Worker(name, threads, pythons.get(name)) for name in names]
+        super().__init__(crew, quiet, options.rounds, options.budget, options.timeout)
         self.results: list[dict[str, Any]] = []
 
     def time(self, case: cases.Case) -> None:
         """Time one case on every library, in turns; the result is kept."""
-        case = case.replace(threads=self.threads)
+        case, options = case.replace(threads=self.threads), self.options
         result: dict[str, Any] = {"case": case.to_dict(), "times": {}, "errors": {}, "peak": []}
         self.results.append(result)
-        ready = [worker for worker in self.crew if self._prepare(worker, case, result)]
-        for turn in range(self.options.rounds):
-            # Every other round the other way round: nobody always runs after the same neighbour.
-            for worker in ready if turn % 2 == 0 else ready[::-1]:
-                entry = result["times"].get(worker.name)
-                if entry is not None and entry["rounds"] > turn:
-                    self._sample(worker, case, result, entry)
-        for worker in ready:
-            with contextlib.suppress(workers.Died):
-                worker.ask("drop")
-        for entry in result["times"].values():
-            del entry["rounds"], entry["spent"]
+        self.take(
+            result, options.timeout, case=result["case"], sample=options.sample, operands=options.operands,
+            reuse_out=options.reuse_out, budget=options.budget,
+        )  # fmt: skip
 
-    def _prepare(self, worker: workers.Worker, case: cases.Case, result: dict[str, Any]) -> bool:
-        options = self.options
-        try:
-            answer = worker.ask(
-                "prepare", options.timeout, case=case.to_dict(), sample=options.sample, operands=options.operands,
-                reuse_out=options.reuse_out, budget=options.budget,
-            )  # fmt: skip
-        except workers.Died as error:
-            result["errors"][worker.name] = str(error)
-            return False
-        worker.settle()
-        if "unsupported" in answer:
-            result["errors"][worker.name] = answer["unsupported"]
-            return False
-        entry = {"samples": [], "loops": answer["loops"], "rounds": options.rounds, "spent": 0.0}
-        result["times"][worker.name] = entry
-        if answer["seconds"] is not None:  # one call took the whole budget
-            entry.update(samples=[answer["seconds"]], rounds=0)
-        return True
-
-    def _sample(self, worker: workers.Worker, case: cases.Case, result: dict[str, Any], entry: dict[str, Any]) -> None:
-        self.quiet.wait()
-        start = time.monotonic()
-        try:
-            if worker.name == "fastgemm" and case.dtype in ("float32", "float64", "complex64", "complex128"):
-                result["peak"].append(worker.ask("peak", dtype=case.dtype)["rate"])
-            entry["samples"] += worker.ask("time", self.options.timeout)["seconds"]
-        except workers.Died as error:
-            result["errors"][worker.name] = str(error)
-            entry["rounds"] = 0
-            return
-        worker.settle()
-        entry["spent"] += time.monotonic() - start
-        if entry["spent"] > self.options.budget:
-            entry["rounds"] = 0
-
-    def stop(self) -> None:
-        """End the workers."""
-        for worker in self.crew:
-            worker.stop()
+    def sampled(self, worker: workers.Worker, result: dict[str, Any]) -> list[float]:
+        """Return a sample, after one of the peak of the machine at this moment."""
+        dtype = result["case"]["dtype"]
+        if worker.name == "fastgemm" and dtype in ("float32", "float64", "complex64", "complex128"):
+            result["peak"].append(worker.ask("peak", dtype=dtype)["rate"])
+        return super().sampled(worker, result)
 
 
 def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, Any]:

@@ -21,9 +21,7 @@ all passes.  It says what each of them gained, and whether the bits of the resul
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import math
 import signal
 import sys
 import time
@@ -32,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import progress
+import turns
 import verdict
 import workers
 import workload_cases
@@ -41,6 +40,9 @@ from workload_cases import Workload
 
 SCRIPT = Path(__file__).with_name("workload_worker.py")
 SUBJECT = "fastgemm"
+
+# torch.compile may take a minute for a new shape.
+COMPILING = 300.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,68 +81,26 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-class Run:
-    """The living workers and what they measured."""
+class Run(turns.Turns):
+    """The living workers and the timing of networks."""
 
     def __init__(self, options: argparse.Namespace, names: Sequence[str]) -> None:
         self.options, self.threads = options, options.threads or workers.machine()["cores"]
-        self.quiet = Quiet(options.patience)
         known = workload_peers.libraries()
         pythons = workers.interpreters(options.python, known)
         crew = [workers.Worker(name, self.threads, pythons.get(name), script=SCRIPT, known=known) for name in names]
-        self.about = {worker.name: worker.start() for worker in crew}
-        self.crew = [worker for worker in crew if self.about[worker.name]["ok"]]
+        super().__init__(crew, Quiet(options.patience), options.rounds, options.budget)
 
     def time(self, work: Workload) -> dict[str, Any]:
         """Time one network on every library, in turns."""
-        work = work.replace(threads=self.threads)
+        work, options = work.replace(threads=self.threads), self.options
         result: dict[str, Any] = {"case": work.to_dict(), "times": {}, "errors": {}, "bits": {}, "notes": {}}
-        ready = [worker for worker in self.crew if self._prepare(worker, work, result)]
-        for turn in range(self.options.rounds):
-            for worker in ready if turn % 2 == 0 else ready[::-1]:
-                self._sample(worker, result)
-        for worker in ready:
-            with contextlib.suppress(workers.Died):
-                worker.ask("drop")
+        self.take(result, COMPILING, case=result["case"], sample=options.sample, budget=options.budget)
         return result
 
-    def _prepare(self, worker: workers.Worker, work: Workload, result: dict[str, Any]) -> bool:
-        options = self.options
-        try:
-            # torch.compile may take a minute for a new shape.
-            answer = worker.ask("prepare", 300.0, case=work.to_dict(), sample=options.sample, budget=options.budget)
-        except workers.Died as error:
-            result["errors"][worker.name] = str(error)
-            return False
-        worker.settle()
-        if "unsupported" in answer:
-            result["errors"][worker.name] = answer["unsupported"]
-            return False
+    def prepared(self, worker: workers.Worker, answer: dict[str, Any], result: dict[str, Any]) -> None:
+        """Keep the digest of a result, and what is to be said of it."""
         result["bits"][worker.name], result["notes"][worker.name] = answer["bits"], answer.get("notes", "")
-        entry: dict[str, Any] = {"samples": [], "loops": answer["loops"], "spent": 0.0}
-        result["times"][worker.name] = entry
-        if answer["seconds"] is not None:
-            entry["samples"] = [answer["seconds"]]
-        return not entry["samples"]
-
-    def _sample(self, worker: workers.Worker, result: dict[str, Any]) -> None:
-        entry = result["times"][worker.name]
-        if entry["spent"] > self.options.budget:
-            return
-        self.quiet.wait()
-        start = time.monotonic()
-        try:
-            entry["samples"] += worker.ask("time")["seconds"]
-        except workers.Died as error:
-            result["errors"][worker.name], entry["spent"] = str(error), math.inf
-            return
-        worker.settle()
-        entry["spent"] += time.monotonic() - start
-
-    def stop(self) -> None:
-        """End the workers."""
-        for worker in self.crew:
-            worker.stop()
 
 
 def chosen(options: argparse.Namespace) -> list[Workload]:
