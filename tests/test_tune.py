@@ -456,6 +456,35 @@ def test_the_final_goes_on_without_a_finalist_that_fails():
     assert verdict.config == good
 
 
+class SecondProcess(ReplayRunner):
+    """Answers from another table once it was closed, as a new process may."""
+
+    def __init__(self, first, second):
+        super().__init__(first)
+        self._then = second
+
+    def close(self):
+        self._look_up = lambda config: self._then.get(config, "crash")
+
+
+@pytest.mark.parametrize(
+    ("second", "gain"), [({"base": 1.0, "good": 0.8}, 0.25), ({"base": 1.0, "good": 0.5}, 0.25), ({}, None)]
+)
+def test_a_gain_must_hold_in_a_second_process(second, gain):
+    known = {"base": Config(mc=60), "good": Config(mc=120)}
+    first = {known["base"]: 1.0, known["good"]: 0.8}
+    runner = SecondProcess(first, {known[name]: seconds for name, seconds in second.items()})
+    verdict = compare.final(runner, [known["good"]], known["base"])
+    assert gain is None if verdict is None else verdict.confirmed and verdict.gain == pytest.approx(gain)
+
+
+def test_a_gain_of_one_process_alone_is_none():
+    base, good = Config(mc=60), Config(mc=120)
+    verdict = compare.final(SecondProcess({base: 1.0, good: 0.5}, {base: 1.0, good: 1.03}), [good], base)
+    assert not verdict.confirmed
+    assert verdict.gain < 0
+
+
 def test_no_final_without_the_heuristic():
     base, good = Config(mc=60), Config(mc=240)
     assert compare.final(ReplayRunner({good: 0.9, base: "timeout"}), [good], base) is None

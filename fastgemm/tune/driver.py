@@ -198,22 +198,18 @@ def store(entry: Entry, path: Path, cpu: str, kernels: str, known: Record | None
     """
     entry = dataclasses.replace(entry, cpu=cpu, kernels=kernels)
     if entry.status == "confirmed":
-        record = Record(
-            entry.problem,
-            entry.config,
-            entry.seconds,
-            entry.baseline_seconds,
-            entry.trials,
-            entry.strategy,
-            entry.date,
-            kernels,
-        )
-        database.write(path, [record], cpu=cpu, kernels=kernels, instead_of=[known] if known else [])
+        database.write(path, [record_of(entry)], cpu=cpu, kernels=kernels, instead_of=[known] if known else [])
     elif entry.status == "rejected" and known is not None:
         database.remove(path, [known], cpu=cpu)
     # The record first: a run that is killed in between tunes the problem again, and loses nothing.
     journal.append(journal.beside(path), entry)
     return entry
+
+
+def record_of(entry: Entry) -> Record:
+    """Return the record that a confirmed entry makes."""
+    measured = (entry.seconds, entry.baseline_seconds, entry.trials, entry.strategy, entry.date)
+    return Record(entry.problem, entry.config, *measured, entry.kernels)
 
 
 def recorded(path: Path, cpu: str, kernels: str) -> dict[Problem, Record]:

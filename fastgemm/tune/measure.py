@@ -71,7 +71,7 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the runner holds."""
+        """Free what the runner holds; what is asked afterwards is answered by a new process."""
         ...
 
 
