@@ -105,8 +105,8 @@ def final(runner: Runner, candidates: Sequence[Config], heuristic: Config) -> Ve
 def _anew(runner: Runner, verdict: Verdict, heuristic: Config) -> Verdict | None:
     """The poorer of a verdict and that of another process; None where that one died.
 
-    Where its operands and its code lie is a process's own luck: f32 29x32x14 (135 ns) gained 6.5 % in one and lost 3 % in
-    the next.
+    Where its operands and its code lie is a process's own luck: f32 29x32x14 (135 ns) gained 6.5 % in one and lost 3 %
+    in the next.
     """
     runner.close()
     other = _pair(runner, verdict.config, heuristic)
