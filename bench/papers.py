@@ -9,6 +9,7 @@ that no clock is read and the same command gives the same answer everywhere.
     python bench/papers.py                                       # Markdown; some minutes, nearly all of them in xgb
     python bench/papers.py --out results                         # results/papers.md and two plots for each table
     python bench/papers.py --strategies gbfs random --share 0.01 --seeds 30
+    python bench/papers.py --strategies xgb gbfs --set xgb.BATCH=64,64       # with other constants than their own
 
 Columns: the best found over the best in the table (median of the seeds, their quartiles, the worst); how many of the
 seeds come within 3 %; how much less time the median takes than random search's; how many measurements the median search
@@ -26,6 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import constants
 import numpy as np
 
 from fastgemm.tune import driver, strategies, tables
@@ -188,6 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=10, help="runs of each strategy (default: 10)")
     parser.add_argument("--share", type=float, default=0.1, help="%% of the space to measure (default: 0.1)")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="constants of strategies' modules: gbfs.RHO=5"
+    )
     parser.add_argument("--out", type=Path, help="folder for papers.md and the plots (default: print only)")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.strategies if name not in strategies.names()]:
@@ -203,10 +208,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             names.remove(name)
             print(f"{name} is left out: it needs {error.name}", file=sys.stderr)
     try:
+        given = [constants.parse(text) for text in options.set]
         found = [tables.load(path) for path in options.tables or shipped()]
-    except tables.TableError as error:
+    except (tables.TableError, ValueError, ModuleNotFoundError) as error:
         parser.error(str(error))
-    sections, medians = [], {}
+    with constants.changed(given):
+        compared(found, names, options)
+    return 0
+
+
+def compared(found: Sequence[tables.Table], names: Sequence[str], options: argparse.Namespace) -> None:
+    """Run the strategies on the tables; print, plot and keep what comes out."""
+    sections, medians = [f"With {', '.join(options.set)}.\n"] if options.set else [], {}
     for table in found:
         size = "x".join(map(str, table.space.sizes.values()))
         budget = max(1, round(len(table.space) * options.share / 100))
@@ -225,7 +238,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.out:
         (options.out / "papers.md").write_text(text)
-    return 0
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ if not BENCH.is_dir():
 # At the end: a benchmark's file name must not hide anything that another test imports.
 sys.path.append(str(BENCH))
 
+import constants  # noqa: E402
 import papers  # noqa: E402
 import record  # noqa: E402
 import valleys  # noqa: E402
@@ -166,10 +167,41 @@ def test_the_command(small: Table, tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "papers-32x32x32.png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize("wrong", [["--strategies", "none"], ["--seeds", "0"], ["--share", "0"], ["no-such-table.xz"]])
+@pytest.mark.parametrize(
+    "wrong", [["--strategies", "none"], ["--seeds", "0"], ["--share", "0"], ["no-such-table.xz"], ["--set", "gbfs.RHO"]]
+)
 def test_the_command_refuses(wrong: list[str]) -> None:
     with pytest.raises(SystemExit):
         papers.main(wrong)
+
+
+def test_constants_are_set_for_a_run(small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "table.xz"
+    tables.save(path, small)
+    arguments = [str(path), "--strategies", "gbfs", "--seeds", "2", "--share", "1"]
+    shown = []
+    for more in ([], ["--set", "gbfs.RHO=26"], []):
+        assert papers.main([*arguments, *more]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[2]
+    assert shown[1].startswith("With gbfs.RHO=26.")
+    assert next(line for line in shown[1].splitlines() if "| gbfs |" in line) not in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("gbfs", "not of the form"),
+        ("nobody.RHO=1", "not of the form"),
+        ("gbfs.THETA=1", "it has RHO, TRIALS"),
+        ("gbfs.RHO=many", "no number"),
+        ("gbfs.RHO=1,2", "of another kind"),
+        ("gbfs.RHO=0.5", "of another kind"),
+    ],
+)
+def test_what_is_no_constant_says_why(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        constants.parse(text)
 
 
 def test_a_strategy_that_cannot_be_imported_is_left_out(

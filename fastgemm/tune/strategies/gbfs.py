@@ -31,8 +31,9 @@ TRIALS = 48
 RHO = 2
 
 
-def search(space: SearchSpace[Any], rng: Random, rho: int = RHO) -> Search:
-    """Propose up to `rho` neighbours of the cheapest point that waits, until none waits."""
+def search(space: SearchSpace[Any], rng: Random, rho: int | None = None) -> Search:
+    """Propose up to `rho` neighbours (`RHO` by default) of the cheapest point that waits, until none waits."""
+    rho = RHO if rho is None else rho
     if rho < 1:
         raise ValueError(f"rho must be at least 1, not {rho}")
     (cost,) = yield [space.start]
