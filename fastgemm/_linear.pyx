@@ -334,7 +334,7 @@ def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
     -----
     float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
     product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
-    exp, erf and tanh are within 3 units in the last place (polynomials; float64's erf is the C library's).  gelu,
+    exp, erf and tanh are within 3 units in the last place (polynomials).  gelu,
     silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
 
     float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.

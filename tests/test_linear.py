@@ -120,7 +120,7 @@ def test_error_bounds(tier: registry.Isa, name: str, dtype: str) -> None:
         )
     else:
         x = np.concatenate(
-            [np.arange(0, 2**64 - 2**50, 2**49 - 12345, dtype="u8").view("f8"), np.linspace(-800, 800, 9001)]
+            [np.arange(0, 2**64 - 2**50, 2**49 - 12345, dtype="u8").view("f8"), np.linspace(-800, 800, 9001), np.linspace(-7, 7, 70_001)]
         )
     ends = [0.0, -0.0, np.inf, -np.inf, np.nan, *(s * np.finfo(x.dtype).tiny for s in (1, -1, 0.5))]
     x = np.concatenate([x, np.asarray(ends, dtype)])
