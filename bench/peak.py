@@ -22,7 +22,7 @@ SECONDS, TRIES = 0.002, 4
 _iterations: dict[tuple[str, str], int] = {}
 
 
-def rate(dtype: str, isa: str | None = None, threads: int = 1, seconds: float = SECONDS) -> float:
+def rate(dtype: str, isa: str | None = None, threads: int = 1, seconds: float = SECONDS, family: str = "gemm") -> float:
     """Return the peak in real flops a second, summed over `threads` that run at once.
 
     Parameters
@@ -35,11 +35,15 @@ def rate(dtype: str, isa: str | None = None, threads: int = 1, seconds: float = 
         Threads that run the loop at the same time.
     seconds : float
         How long one measurement takes, roughly.
+    family : str
+        Whose multiply-adds: those of a family of its own (vnni, bf16) are of that very dtype.
     """
     from fastgemm import kernels, registry
 
     row = registry.dtype(dtype)
     real = next(r.name for r in registry.DTYPES if r.parts == 1 and r.real_bytes == row.real_bytes)
+    if family != "gemm":
+        real = row.name
     if isa is None:
         tier = kernels.active_isa()
         if tier is None:
@@ -47,17 +51,17 @@ def rate(dtype: str, isa: str | None = None, threads: int = 1, seconds: float = 
         isa = tier.name
     count = _iterations.get((real, isa), 1000)
     while True:
-        _, spent = kernels.peak(real, isa, count)
+        _, spent = kernels.peak(real, isa, count, family)
         if spent >= 0.5 * seconds:
             break
         count = int(count * min(100.0, max(1.5, seconds / max(spent, 1e-9)))) + 1
     _iterations[real, isa] = count
     if threads == 1:
-        return max(flops / spent for flops, spent in (kernels.peak(real, isa, count) for _ in range(TRIES)))
-    return max(_together(real, isa, count, threads) for _ in range(TRIES))
+        return max(flops / spent for flops, spent in (kernels.peak(real, isa, count, family) for _ in range(TRIES)))
+    return max(_together(real, isa, count, threads, family) for _ in range(TRIES))
 
 
-def _together(dtype: str, isa: str, iterations: int, threads: int) -> float:
+def _together(dtype: str, isa: str, iterations: int, threads: int, family: str) -> float:
     from fastgemm import kernels
 
     rates = [0.0] * threads
@@ -65,7 +69,7 @@ def _together(dtype: str, isa: str, iterations: int, threads: int) -> float:
 
     def run(index: int) -> None:
         gate.wait()
-        flops, spent = kernels.peak(dtype, isa, iterations)
+        flops, spent = kernels.peak(dtype, isa, iterations, family)
         rates[index] = flops / spent
 
     others = [threading.Thread(target=run, args=(index,)) for index in range(1, threads)]

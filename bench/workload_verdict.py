@@ -86,6 +86,30 @@ def speed_table(document: dict[str, Any], results: list[Result]) -> str:
     return stats.table(head, [*lines, ["geometric mean", "", "", *total]])
 
 
+def bound_table(document: dict[str, Any], results: list[Result]) -> str:
+    """What the products of a group take at the peak, each library's share of that, and what is to be gained at most."""
+    names = [document["subject"], *document["peers"]]
+    lines: list[list[str]] = []
+    shares: dict[str, list[float]] = {name: [] for name in names}
+    most = []
+    for result in results:
+        work, times = workload_cases.from_dict(result["case"]), seconds(document, result)
+        if not result.get("peak"):
+            continue
+        bound = work.flops / max(result["peak"])
+        for name in names:
+            if name in times:
+                shares[name].append(bound / times[name])
+        peers = [times[name] for name in document["peers"] if name in times]
+        most += [min(peers) / bound] if peers else []
+        cells = [f"{100 * bound / times[name]:.0f}" if name in times else "-" for name in names]
+        ahead = f"{min(peers) / bound:.2f}" if peers else "-"
+        lines.append([f"{work.name} {work.batch}", duration(bound), *cells, ahead])
+    means = [f"{100 * geometric_mean(values):.0f}" if values else "-" for values in shares.values()]
+    head = ["network, batch", "at the peak", *(f"{name}, %" for name in names), "best peer / bound"]
+    return stats.table(head, [*lines, ["geometric mean", "", *means, number(geometric_mean(most))]])
+
+
 def ablation_table(document: dict[str, Any], results: list[Result], variants: list[str]) -> str:
     """What each variant takes, relative to the one before; whether its bits are the subject's."""
     lines = []
@@ -121,6 +145,9 @@ def text(document: dict[str, Any]) -> str:
     order = [name for name in reversed(variants) if document["libraries"][name]["ok"]]
     for name, results in groups(document):
         out += ["", f"{name}: ratios are fastgemm's speed over the peer's", "", speed_table(document, results)]
+        if any(result.get("peak") for result in results):
+            out += ["", f"{name}: what the products take at the peak, and each library's share of it", "",
+                    bound_table(document, results)]  # fmt: skip
         if len(order) > 1:
             out += ["", f"{name}: fastgemm, pass by pass; in brackets the gain over the column before; ~ other bits",
                     "", ablation_table(document, results, order)]  # fmt: skip

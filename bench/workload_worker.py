@@ -17,6 +17,17 @@ class Session(worker.Session):
 
     libraries = staticmethod(workload_peers.libraries)
 
+    def peak(self, dtype: str) -> dict[str, Any]:
+        """Operations a second of the multiply-adds that products of a dtype are made of, on all threads at once."""
+        import peak
+
+        from fastgemm import heuristic, kernels, registry
+
+        tier = kernels.active_isa()
+        assert tier is not None
+        row = registry.dtype("i8_i32" if dtype == "int8" else dtype)
+        return {"rate": peak.rate(row.name, tier.name, self.threads, family=heuristic.family(row, tier))}
+
     def prepare_least(self) -> None:
         """Prepare a network that computes next to nothing."""
         self.prepare(workload_cases.Workload("tiny", "mlp", (1, 1, 1, 1), 1, "float32").to_dict(), 0.001, 10.0)

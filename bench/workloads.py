@@ -14,6 +14,9 @@ Every library lives in a process of its own and they take turns, a sample at a t
 round; ratios come from one run.  A ratio is fastgemm's speed over the peer's: above 1, fastgemm is faster.  Before it
 is timed, every result is checked against NumPy's in double precision (bounds: bench/workload_data.py).
 
+--bound measures, before and after each network, the multiply-adds alone, in registers and on all threads at once: no
+library that does all of a network's products takes less than they do.  Peer / bound is how far ahead of that peer the
+fastest possible library would be.
 --ablation adds fastgemm with less of its graph compiler: single calls, a graph without fusion, fine-grain fusion, and
 all passes.  It says what each of them gained, and whether the bits of the results stayed the same.
 """
@@ -21,6 +24,7 @@ all passes.  It says what each of them gained, and whether the bits of the resul
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -63,6 +67,8 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--peers", nargs="*", default=["numpy"], choices=known, metavar="NAME",
                       help=f"libraries to compare with, of {', '.join(known)} (default numpy)")  # fmt: skip
     what.add_argument("--ablation", action="store_true", help="fastgemm with fewer passes as well")
+    what.add_argument("--bound", action="store_true", help="beside what the products take at the peak of this CPU: the "
+                      "share of it that each library reaches, and what is to be gained at most")  # fmt: skip
     what.add_argument("--quick", action="store_true", help="the smallest and the largest batch of each network")
     how = made.add_argument_group("how to time")
     how.add_argument("--rounds", type=int, default=5, help="turns of every library (default 5)")
@@ -95,8 +101,19 @@ class Run(turns.Turns):
         """Time one network on every library, in turns."""
         work, options = work.replace(threads=self.threads), self.options
         result: dict[str, Any] = {"case": work.to_dict(), "times": {}, "errors": {}, "bits": {}, "notes": {}}
+        result["peak"] = []
+        self._peak(work, result)
         self.take(result, COMPILING, case=result["case"], sample=options.sample, budget=options.budget)
+        self._peak(work, result)
         return result
+
+    def _peak(self, work: Workload, result: dict[str, Any]) -> None:
+        """Measure the multiply-adds by themselves where they are asked for."""
+        worker = next((one for one in self.crew if one.name == SUBJECT), None)
+        if self.options.bound and worker is not None:
+            with contextlib.suppress(workers.Died):
+                result["peak"].append(worker.ask("peak", dtype=work.dtype)["rate"])
+                worker.settle()
 
     def prepared(self, worker: workers.Worker, answer: dict[str, Any], result: dict[str, Any]) -> None:
         """Keep the digest of a result, and what is to be said of it."""

@@ -119,9 +119,8 @@ def test_error_bounds(tier: registry.Isa, name: str, dtype: str) -> None:
             [np.arange(0, 2**32, 39_989, dtype="u4").view("f4"), np.linspace(-110, 110, 60_001, dtype="f4")]
         )
     else:
-        x = np.concatenate(
-            [np.arange(0, 2**64 - 2**50, 2**49 - 12345, dtype="u8").view("f8"), np.linspace(-800, 800, 9001), np.linspace(-7, 7, 70_001)]
-        )
+        every = np.arange(0, 2**64 - 2**50, 2**49 - 12345, dtype="u8").view("f8")
+        x = np.concatenate([every, np.linspace(-800, 800, 9001), np.linspace(-7, 7, 70_001)])
     ends = [0.0, -0.0, np.inf, -np.inf, np.nan, *(s * np.finfo(x.dtype).tiny for s in (1, -1, 0.5))]
     x = np.concatenate([x, np.asarray(ends, dtype)])
     x = np.where(np.isnan(x), x.dtype.type(np.nan), x)
