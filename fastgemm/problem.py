@@ -95,6 +95,11 @@ class Problem:
         return per * self.m * self.n * self.k * self.batch
 
     @property
+    def streamed(self) -> int:
+        """Bytes of A and C: what a product with few columns reads and writes once."""
+        return self.batch * self.m * self.row.parts * (self.k * self.row.stored_bytes + self.n * self.row.result_bytes)
+
+    @property
     def row(self) -> registry.DType:
         """The registry row of the dtype."""
         return registry.dtype(self.dtype)

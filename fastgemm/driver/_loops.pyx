@@ -21,6 +21,18 @@ cdef enum:
     # Bytes of a panel that was packed long ago, and comes from memory, to fetch ahead: a page, where the CPU's own
     # prefetch stops.
     READY_AHEAD = 4096
+    # Panels of A that comes from memory to fetch ahead.
+    FAR_PANELS = 4
+
+cdef extern from *:
+    void fetch_line "__builtin_prefetch"(const void*) nogil
+
+
+cdef inline void fetch_rows(const char* x, Py_ssize_t rows, Py_ssize_t step, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t i, at
+    for i in range(rows):
+        for at in range(0, length, 64):
+            fetch_line(x + i * step + at)
 
 
 cdef void macrokernel(
@@ -89,6 +101,8 @@ cdef void macrokernel(
                 rs_a, cs_a = t.part * unit, mr * t.part * unit
             else:
                 a_panel = a + r * rs_a * size_a
+                if plan.far_row and jr == 0:
+                    fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             if direct:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
                 t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, &own)

@@ -16,7 +16,7 @@ from fastgemm.driver.structs cimport (
 
 import numpy as np
 
-from fastgemm import registry
+from fastgemm import cpu, registry
 from fastgemm.problem import MAX_SUMS, PACKED, Problem
 
 cdef extern from *:
@@ -37,6 +37,7 @@ cdef enum:
     # wants long rows more than an even end (1x4096x4096, two threads, against NumPy: from 500000 on 0.85, so 1.1).
     GRAIN = 4000000
     GEMV_GRAIN = 4000000
+    FAR_ROW_BYTES = 1536
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------------
@@ -243,6 +244,18 @@ _SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 
+cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
+    # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
+    # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16 x
+    # 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB 1.02).  Of an A in the caches it is 2 to 9 % of
+    # the time for nothing.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t row = plan.kc * t.part * t.real_bytes
+    if plan.pack_a or problem.layout[0] != "n" or row > FAR_ROW_BYTES or problem.streamed <= cpu.caches().l3:
+        return 0
+    return row
+
+
 cdef class Plan:
     """A configuration made concrete for a problem: run it as often as needed, from any thread.
 
@@ -339,6 +352,7 @@ cdef class Plan:
             if ready:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
+        plan.far_row = _far_row(plan, problem)
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         if plan.family == FAMILY_SMALL:
