@@ -25,6 +25,7 @@ cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
 cdef npy_intp TURNED_FIRST = problem.TURNED_ROWS.start, TURNED_END = problem.TURNED_ROWS.stop
+cdef npy_intp DOT_FIRST = problem.DOT_ROWS.start, DOT_END = problem.DOT_ROWS.stop, DOT_BYTES = problem.DOT_BYTES
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
@@ -42,9 +43,10 @@ for _i, _row in numpy_types.ROWS.items():
     CODES[_i] = _row.code
 
 
-cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k) noexcept nogil:
+cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
     # `problem.turns` of sizes.
-    return TURNED_FIRST <= m < TURNED_END and n >= TURNED_RATIO * m and k >= TURNED_K
+    return (TURNED_FIRST <= m < TURNED_END and n >= TURNED_RATIO * m and k >= TURNED_K
+            and not (DOT_FIRST <= m < DOT_END and size == 4 and <double>n * k * size <= DOT_BYTES))
 
 
 cdef int describe(
@@ -64,7 +66,7 @@ cdef int describe(
     rs_c, cs_c = c.rows >> by_c, c.cols >> by_c
     turned = n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part)
     if TURNS[code] and batch == 1 and a.cols == size * part and b.rows == size * part:
-        turned ^= turns(n, m, k) if turned else turns(m, n, k)
+        turned ^= turns(n, m, k, size * part) if turned else turns(m, n, k, size * part)
     if turned:
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by

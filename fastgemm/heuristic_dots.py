@@ -5,20 +5,24 @@ packs B, or computes the transposed output (`problem.turns`), times:
 
 * few rows: 2 x 512 x 512 2.5, 4 x 800 x 800 2.3, 8 x 800 x 800 1.6, 8 x 768 x 3072 1.8, 4 x 4096 x 4096 2.1,
   4 x 128 x 1024 5, 8 x 128 x 64 1.26, 4 x 32 x 64 1.4, but 8 x 32 x 16 0.5 and 4 x 128 x 16 0.76;
-  12 x 512 x 512 1.05, 16 x 768 x 3072 0.74;
+  12 x 512 x 512 1.45, 12 x 128 x 1024 1.7, 10 x 3072 x 768 1.4, 16 x 768 x 3072 0.74 (`problem.turns`: which of 9 to 12
+  come here);
 * the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
 * few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 0.9, 2000 x 8 x 64 0.6;
 * a small output of many steps: 16 x 16 x 256 1.2, 13 x 40 x 512 1.3, 16 x 16 x 100000 1.2, 32 x 32 x 10000 0.9;
+* narrower types, whose B would be converted while it is turned over: 16 x 512 x 512 f16 1.9, i16 2.6, i8 3.1, 48 rows
+  1.3, 1.4, 1.8, 80 rows 1.17, 1.15, 1.3, 128 x 3072 x 768 0.82, 1.08, 1.18; 512 x 5 x 512 2.2, 4.7, 3.6, 24 columns 1.2,
+  1.2, 1.3, 48 columns 0.92, 0.99, 1.14;
 * stacks: 96 of 4 x 128 x 64 1.4, 64 of 4 x 512 x 128 1.7, 1000 of 10 x 10 x 32 0.8.
 """
 
 from __future__ import annotations
 
 from . import registry
-from .problem import MAX_PARTIAL, Config, Problem
+from .problem import DOT_ROWS, MAX_PARTIAL, Config, Problem
 
-FEW_ROWS = 8
-FEW_COLUMNS = 4
+FEW_ROWS, NARROW_ROWS = {4: DOT_ROWS.stop - 1, 8: 8, 16: 8}, 80  # by bytes of a number; of one or two bytes in memory
+FEW_COLUMNS, NARROW_COLUMNS = 4, 24
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 1024
@@ -57,7 +61,9 @@ def _takes(problem: Problem) -> bool:
     m, n, row_bytes = problem.m, problem.n, problem.k * problem.row.itemsize
     if problem.layout != "nt" or m == 1 or not registry.computes("dots", problem.row) or row_bytes < LEAST_BYTES:
         return False
-    return m <= FEW_ROWS or n <= FEW_COLUMNS or (m * n <= SMALL_OUTPUT and row_bytes >= LONG_BYTES)
+    narrow = problem.row.stored_bytes < 4
+    rows, columns = (NARROW_ROWS, NARROW_COLUMNS) if narrow else (FEW_ROWS[problem.row.itemsize], FEW_COLUMNS)
+    return m <= rows or n <= columns or (m * n <= SMALL_OUTPUT and row_bytes >= LONG_BYTES)
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:

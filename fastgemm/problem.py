@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, fields, replace
 
-from . import registry
+from . import cpu, registry
 
 # Sizes from outside (database, command line) are held to these before they reach C.
 MAX_DIM = 1 << 40
@@ -25,8 +25,11 @@ MAX_SUMS = 4 << 20
 # than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of B packed, of this
 # (us, f32 on Zen 5, one thread): 25x512x512 80, 66; 78x512x512 189, 170; 32x2560x2560 2770, 1740; but 101x512x512
 # 223, 241; 196x1024x256 403, 545.  Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365, dots 204; 16x768x3072
-# 362, dots 489).
+# 362, dots 489), of four bytes a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768 350,
+# 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_ROWS = range(9, 81)
+DOT_ROWS = range(10, 13)
+DOT_BYTES = cpu.caches().l3 // 2
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # The letter of a B that was packed beforehand (`fastgemm.pack`).
@@ -128,8 +131,11 @@ def turns(problem: Problem) -> bool:
     >>> turns(Problem("f32", 25, 512, 512, layout="nt")), turns(Problem("f32", 25, 512, 512, layout="nn"))
     (True, False)
     """
-    few = problem.m in TURNED_ROWS and problem.n >= TURNED_RATIO * problem.m and problem.k >= TURNED_K
-    return few and problem.layout == "nt" and problem.batch == 1 and problem.row.turns
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
+        return False
+    dots = m in DOT_ROWS and size == 4 and n * k * size <= DOT_BYTES
+    return m in TURNED_ROWS and n >= TURNED_RATIO * m and k >= TURNED_K and not dots
 
 
 def normalised(problem: Problem) -> Problem:

@@ -16,9 +16,9 @@ PACKAGE = Path(fastgemm.__file__).parent
 # Lowest first.  Those on one line do not know of each other.
 LAYERS = (
     ("registry", "version"),
+    ("cpu",),
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic_small", "heuristic_dots"),
-    ("cpu",),
     ("driver",),
     ("kernels",),
     ("heuristic", "database", "untuned", "special"),
