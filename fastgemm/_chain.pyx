@@ -5,84 +5,35 @@ A chain is a list of members (`member_t`): products, operations on rows, activat
 reach is known when they are added, so a run compares one range a slot with the array that it is given.
 
     item (i0, i1, i2) -> member 0, member 1, ...      one thread an item; SCRATCH is the thread's own memory
-
-A chain of one item, all of whose products are of packed weights, is shared by the threads member after member: they
-take pieces of each and wait for one another before the next, in one region for all of them.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 cimport numpy as cnp
 
 from fastgemm._call cimport make_ready
-from fastgemm._linear cimport finish_of, fused_of
+from fastgemm._linear cimport finish_of
 from fastgemm._packed cimport Panels, find
 from fastgemm.driver._plan cimport Plan
-from fastgemm.driver._team cimport MOST_STEPS, run_inside, run_items, run_pieces, run_steps, threads_now
-from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
-from fastgemm.driver.pieces cimport fg_take
-from fastgemm.driver.structs cimport appended, call_t, letter, plan_t
+from fastgemm.driver._team cimport run_items, threads_now
+from fastgemm.driver.abi cimport rows_t
+from fastgemm.driver.structs cimport appended, letter
 from fastgemm.float_errors cimport clear_flags
+from fastgemm.members cimport (
+    ABSENT, FINISH, MAX_LEVEL, MAX_OUTER, MAX_SLOTS, PRODUCT, ROWS, SCRATCH, member_t, ref_t, run_item, work_t,
+)
 
 import numpy as np
 
 from fastgemm import registry
-from fastgemm.heuristic import TEAM_FLOPS as _TEAM_FLOPS
 
 cnp.import_array()
 cnp.import_ufunc()
 
-cdef enum:
-    MAX_SLOTS = 64
-    MAX_OUTER = 3
-    MAX_LEVEL = 8
-    SCRATCH = -1
-    ABSENT = -2
-    PRODUCT = 0
-    ROWS = 1
-    FINISH = 2
-
-cdef struct ref_t:
-    int slot
-    Py_ssize_t offset, row, column      # bytes
-    Py_ssize_t steps[MAX_OUTER]
-
-cdef struct member_t:
-    int kind
-    ref_t x, y, u, v        # operands and output: A, C, B and bias; input, output and the vectors of rows
-    ref_t beside            # residual
-    Py_ssize_t n, k
-    plan_t plans[2]         # of a product: for whole items and for the last one
-    char* panels            # B where it is packed
-    int a_unsigned, b_unsigned, appended
-    int a_zero, b_zero
-    const float* scale      # of sums of bytes: for each column (scale_step 1) or for all; NULL: C is the sums
-    Py_ssize_t scale_step
-    bint quantised          # C holds bytes between `low` and `high` again, with `c_zero`
-    const float* shift      # and what is added before they are rounded: for each column, or NULL
-    float c_zero
-    double low, high
-    finish_t finish
-    int code                # of it, in the registry
-    int term_bytes          # of a number of bias and residual
-    double p, q
-    bint one_bias
-    rows_t rows
-    row_terms_t terms
-
-cdef struct work_t:
-    const member_t* members
-    int count
-    char* slots[MAX_SLOTS]
-    Py_ssize_t outer[MAX_OUTER]
-    Py_ssize_t block, rest, scratch
-
 cdef const rows_t* TABLES[MAX_LEVEL]
-cdef float ONE = 1
 SLOTS = <int>MAX_SLOTS
-cdef double TEAM_FLOPS = _TEAM_FLOPS
 
 
 def add_table(int level, object capsule):
@@ -90,117 +41,6 @@ def add_table(int level, object capsule):
     if not 0 <= level < MAX_LEVEL:
         raise ValueError(f"ISA level {level} out of range")
     TABLES[level] = <const rows_t*>PyCapsule_GetPointer(capsule, "fastgemm.rows_t")
-
-
-cdef inline char* at(const ref_t* r, const work_t* work, const Py_ssize_t* index, char* space) noexcept nogil:
-    if r.slot == ABSENT:
-        return NULL
-    return ((space if r.slot == SCRATCH else work.slots[r.slot]) + r.offset
-            + index[0] * r.steps[0] + index[1] * r.steps[1] + index[2] * r.steps[2])
-
-
-cdef double run_product(const member_t* m, const work_t* work, const Py_ssize_t* index, bint last,
-                        Py_ssize_t* taken, int team, char* space, char* own) noexcept nogil:
-    # All of it (taken: NULL), or pieces of it, of which the share is returned; what is packed goes to `own`.
-    cdef call_t call
-    cdef epilogue_t e
-    cdef offset_t offsets[2]
-    cdef quant_t quant
-    cdef const plan_t* plan = &m.plans[1 if last else 0]
-    cdef Py_ssize_t size = plan.kernels.ab_bytes, size_c = plan.kernels.c_bytes
-    memset(&call, 0, sizeof(call))
-    call.a, call.c = at(&m.x, work, index, space), at(&m.y, work, index, space)
-    call.b = m.panels if m.panels != NULL else at(&m.u, work, index, space)
-    call.rs_a, call.cs_a = m.x.row // size, m.x.column // size
-    call.rs_b, call.cs_b = m.u.row // size, m.u.column // size
-    call.rs_c, call.cs_c = m.y.row // size_c, m.y.column // size_c
-    if m.n == 1:
-        call.cs_b, call.cs_c = 0, plan.kernels.part
-    call.store.alpha_is_one = True
-    if m.appended >= 0:
-        memset(offsets, 0, sizeof(offsets))
-        offsets[0].is_unsigned, offsets[1].is_unsigned = m.a_unsigned, m.b_unsigned
-        offsets[0].zero = &m.a_zero if m.a_zero else NULL
-        offsets[1].zero = &m.b_zero if m.b_zero else NULL
-        call.offsets, call.store.appended = offsets, m.appended
-    if m.quantised:
-        memset(&quant, 0, sizeof(quant))
-        quant.left, quant.right, quant.right_step = &ONE, m.scale, m.scale_step
-        quant.scale, quant.zero, quant.bias = &ONE, &m.c_zero, m.shift
-        quant.low, quant.high = m.low, m.high
-        call.store.terms = &quant
-    if m.finish != NULL:
-        e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
-        e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
-        e.cs_residual = 1
-        e.p, e.q = m.p, m.q
-        e.scale, e.scale_step = m.scale, m.scale_step
-        e.fused = fused_of(m.code, &e)
-        call.finish, call.terms, call.store.fused = m.finish, &e, e.fused
-    if taken != NULL:
-        return run_pieces(plan, &call, own + work.scratch, taken, team)
-    run_inside(plan, &call, own + work.scratch)
-    return 1
-
-
-cdef void run_rows(const member_t* m, const work_t* work, const Py_ssize_t* index, Py_ssize_t first, Py_ssize_t count,
-                   char* space) noexcept nogil:
-    # Some rows of an item by a member that is no product.
-    cdef row_terms_t terms
-    cdef epilogue_t e
-    cdef Py_ssize_t j
-    cdef char* x = at(&m.x, work, index, space) + first * m.x.row
-    cdef char* y = at(&m.y, work, index, space) + first * m.y.row
-    cdef char* u = at(&m.u, work, index, space)
-    if m.kind == ROWS:
-        terms = m.terms
-        terms.u = <const float*>(u + first * m.u.row) if u != NULL else NULL
-        terms.v, terms.rs_u = <const float*>at(&m.v, work, index, space), m.u.row
-        m.rows(count, m.n, x, m.x.row, y, m.y.row, &terms)
-    else:
-        if x != y:
-            for j in range(count):
-                memcpy(y + j * m.y.row, x + j * m.x.row, m.n * m.y.column)
-        e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
-        e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
-        e.cs_residual = 1
-        e.p, e.q = m.p, m.q
-        m.finish(count, m.n, y, m.y.row // m.y.column, &e, first, 0)
-
-
-cdef double run_shared(const void* work_, int at_member, Py_ssize_t* taken, int team, char* shared,
-                       char* space) noexcept nogil:
-    # Pieces of one member, where there is one item and all threads share it.
-    cdef const work_t* work = <const work_t*>work_
-    cdef Py_ssize_t index[MAX_OUTER]
-    cdef const member_t* m = &work.members[at_member]
-    cdef Py_ssize_t first, count, done = 0, piece = (work.rest + team - 1) // team
-    memset(index, 0, sizeof(index))
-    if m.kind == PRODUCT:
-        return run_product(m, work, index, True, taken, team, shared, space)
-    while True:
-        count = fg_take(taken, work.rest, team, piece, 1, &first)
-        if count == 0:
-            return <double>done / work.rest
-        run_rows(m, work, index, first, count, shared)
-        done += count
-
-
-cdef void run_item(const void* work_, Py_ssize_t item, char* space) noexcept nogil:
-    cdef const work_t* work = <const work_t*>work_
-    cdef Py_ssize_t index[MAX_OUTER]
-    cdef Py_ssize_t i
-    cdef const member_t* m
-    index[2] = item % work.outer[2]
-    index[1] = item // work.outer[2] % work.outer[1]
-    index[0] = item // work.outer[2] // work.outer[1]
-    cdef bint last = index[2] + 1 == work.outer[2]
-    for i in range(work.count):
-        m = &work.members[i]
-        if m.kind == PRODUCT:
-            run_product(m, work, index, last, NULL, 1, space, space)
-        else:
-            run_rows(m, work, index, 0, work.rest if last else work.block, space)
 
 
 cdef class Chain:
@@ -219,8 +59,6 @@ cdef class Chain:
     cdef member_t* members
     cdef int count
     cdef bint sealed        # it has run
-    cdef int team           # threads that share each member of a single item; 1: threads take items
-    cdef double flops
     cdef Py_ssize_t outer[MAX_OUTER]
     cdef readonly Py_ssize_t rows, block, scratch, workspace
     cdef Py_ssize_t rest
@@ -243,8 +81,6 @@ cdef class Chain:
         self.rows, self.block, self.rest = rows, block, rows - (blocks - 1) * block
         self.scratch = self.workspace = (scratch + 63) // 64 * 64
         self.slots, self.keeps = [], []
-        # What a single item is shared by is known when its weights are: a plan a product.
-        self.team = threads_now() if self.outer[0] * self.outer[1] * self.outer[2] == 1 else 1
 
     def __dealloc__(self):
         free(self.members)
@@ -387,14 +223,13 @@ cdef class Chain:
         for i, rows in enumerate((self.block, self.rest)):
             if isinstance(b, Panels):
                 la = letter(rows, k, a.row // row.stored_bytes, a.column // row.stored_bytes, row.parts)
-                find(panels, row.code, la, rows, self.team, finish[0] if finish is not None else 0, &m.plans[i])
+                find(panels, row.code, la, rows, 1, finish[0] if finish is not None else 0, &m.plans[i])
             else:
                 plan = plans(rows)
                 m.plans[i] = plan.plan
                 if (plan.plan.m, plan.plan.n, plan.plan.k, plan.plan.batch) != (rows, n, k, 1):
                     raise ValueError("a plan for another product")
-                self.team = 1
-            if m.plans[i].kernels == NULL or m.plans[i].threads != 1 and m.panels == NULL:
+            if m.plans[i].kernels == NULL or m.plans[i].threads != 1:
                 raise ValueError("a plan that is not for one thread's kernels")
             self.workspace = max(self.workspace, self.scratch + <Py_ssize_t>(m.plans[i].a_bytes + m.plans[i].b_bytes))
         if row.group > 1 and row.exact:
@@ -407,7 +242,6 @@ cdef class Chain:
             raise ValueError("sums of bytes become floats by a scale and a Finish")
         if finish is not None:
             self.take_finish(m, level, row, finish, n)
-        self.flops += 2.0 * self.rest * n * k
         self.count += 1
 
     def add_rows(self, Py_ssize_t n, x, y, op, kinds, level, double p, quants, vectors):
@@ -470,7 +304,6 @@ cdef class Chain:
         cdef cnp.ndarray array
         cdef int failed, d, most = threads_now()
         cdef Py_ssize_t total, i, lowest, highest, reach
-        cdef double least = TEAM_FLOPS
         self.sealed = True
         if threads is not None:
             most = min(max(1, threads), most)
@@ -509,10 +342,7 @@ cdef class Chain:
             work.outer[i] = self.outer[i]
         total = self.outer[0] * self.outer[1] * self.outer[2]
         with nogil:
-            if self.team > 1 and self.flops >= least and self.count <= MOST_STEPS:
-                failed = run_steps(run_shared, &work, self.count, self.workspace + 64, most)
-            else:
-                failed = run_items(run_item, &work, total, self.workspace + 64, most)
+            failed = run_items(run_item, &work, total, self.workspace + 64, most)
         clear_flags()
         if failed:
             raise MemoryError("no memory for a chain's workspace")

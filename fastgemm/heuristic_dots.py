@@ -11,8 +11,8 @@ packs B, or computes the transposed output (`problem.turns`), times:
 * few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 0.9, 2000 x 8 x 64 0.6;
 * a small output of many steps: 16 x 16 x 256 1.2, 13 x 40 x 512 1.3, 16 x 16 x 100000 1.2, 32 x 32 x 10000 0.9;
 * narrower types, whose B would be converted while it is turned over: 16 x 512 x 512 f16 1.9, i16 2.6, i8 3.1, 48 rows
-  1.3, 1.4, 1.8, 80 rows 1.17, 1.15, 1.3, 128 x 3072 x 768 0.82, 1.08, 1.18; 512 x 5 x 512 2.2, 4.7, 3.6, 24 columns 1.2,
-  1.2, 1.3, 48 columns 0.92, 0.99, 1.14;
+  1.3, 1.4, 1.8, 80 rows 1.17, 1.15, 1.3, 128 x 3072 x 768 0.82, 1.08, 1.18; 512 x 5 x 512 2.2, 4.7, 3.6, 24 columns
+  1.2, 1.2, 1.3, 48 columns 0.92, 0.99, 1.14;
 * stacks: 96 of 4 x 128 x 64 1.4, 64 of 4 x 512 x 128 1.7, 1000 of 10 x 10 x 32 0.8.
 """
 

@@ -59,7 +59,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
         nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))
     in_place = problem.layout[0] == "n" and registry.in_place(own, row)
     pack = "b" if row.converts else "none"
-    # Rows of A in place however far apart: where they are whole pages, so that a panel's share a set of L1, copying them
+    # Rows of A in place however far apart: where they are whole pages, so that a panel's share a set of L1, copying
     # costs more (Zen 5, k * n 1024 x 512 to 4096 x 1024, 9 to 128 rows: f32 1.05 to 1.12, f64 1.09 to 1.18, bf16 1.07;
     # 512 rows 1.02 to 1.07; one thread and two).
     if (row.converts and not in_place) or problem.layout[0] == "g":

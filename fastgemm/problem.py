@@ -25,8 +25,8 @@ MAX_SUMS = 4 << 20
 # than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of B packed, of this
 # (us, f32 on Zen 5, one thread): 25x512x512 80, 66; 78x512x512 189, 170; 32x2560x2560 2770, 1740; but 101x512x512
 # 223, 241; 196x1024x256 403, 545.  Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365, dots 204; 16x768x3072
-# 362, dots 489), of four bytes a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768 350,
-# 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
+# 362, dots 489), of four bytes a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768
+# 350, 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_ROWS = range(9, 81)
 DOT_ROWS = range(10, 13)
 DOT_BYTES = cpu.caches().l3 // 2

@@ -135,34 +135,6 @@ def test_layers(tier: registry.Isa, packed: bool) -> None:
     assert chain.workspace >= 2 * block * 512 * 4
 
 
-def test_one_item_is_shared_by_threads(tier: registry.Isa) -> None:
-    """Products by columns, or by rows where those are more, and what is done to rows: the same bits for any team."""
-    for rows, sizes in ((40, (200, 500, 300, 1)), (600, (30, 50, 40, 1))):
-        x, out = normal((rows, sizes[0]), "f4", 1), np.empty((rows, sizes[-1]), "f4")
-        weights = [normal((k, n), "f4", k) / np.float32(k**0.5) for k, n in pairwise(sizes)]
-        residual = normal((rows, sizes[2]), "f4", 5)
-        with fastgemm.threads(3):
-            first, second, third = (fastgemm.pack(weight) for weight in weights)
-            room = rows * 500 * 4
-            a, b = scratch(sizes[1]), scratch(sizes[2], offset=room)
-            chain = Chain(
-                [Product(sizes[1], sizes[0], ref(0, x), first, a, Finish("relu")), Rows("softmax", sizes[1], a, a),
-                 Product(sizes[2], sizes[1], a, second, b), Map(sizes[2], b, b, Finish("tanh", None, ref(2, residual))),
-                 Product(1, sizes[2], b, third, ref(1, out))],
-                (1,), rows, rows, 2 * room)  # fmt: skip
-            found = []
-            for threads in (1, 2, 3, 3):
-                out[...] = np.nan
-                chain.run([x, out, residual], threads)
-                found.append(out.copy())
-        z = np.maximum(x.astype("f8") @ weights[0], 0)
-        z = np.exp(z - z.max(1, keepdims=True))
-        z = np.tanh(z / z.sum(1, keepdims=True) @ weights[1] + residual) @ weights[2]
-        np.testing.assert_allclose(found[0], z, rtol=1e-4, atol=1e-4)
-        for other in found[1:]:
-            np.testing.assert_array_equal(other, found[0])
-
-
 def test_attention(tier: registry.Isa) -> None:
     """Batch x heads x blocks of rows; the output in its transposed place, operands by strides alone."""
     batch, heads, length, size, block = 2, 3, 37, 20, 16

@@ -31,6 +31,7 @@ LAYERS = (
     ("threads", "_packed"),
     ("packed", "_matmul"),
     ("blas", "_install", "_contraction", "_mixed", "_linear", "subscripts", "epilogues"),
+    ("members",),
     ("_chain",),
     ("mixed", "layer"),
     ("chain",),

@@ -246,9 +246,9 @@ _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
     # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
-    # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16 x
-    # 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB 1.02).  Of an A in the caches it is 2 to 9 % of
-    # the time for nothing.
+    # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
+    # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB 1.02).  Of an A in the caches it is 2 to 9 %
+    # of the time for nothing.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t row = plan.kc * t.part * t.real_bytes
     if plan.pack_a or problem.layout[0] != "n" or row > FAR_ROW_BYTES or problem.streamed <= cpu.caches().l3:

@@ -1,7 +1,6 @@
 """The split of a call over threads, and how many there may be."""
 
 from cython.parallel cimport parallel, threadid
-from libc.string cimport memset
 
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel, takes_whole, whole
@@ -15,8 +14,8 @@ from fastgemm.driver.pieces cimport fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
-    fg_clock, fg_is_orphan, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_done, fg_team_open,
-    fg_team_worked, fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
+    fg_is_orphan, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_done, fg_team_open,
+    fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
 )
 
 import os
@@ -302,56 +301,6 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         fg_worker_leave(&team, id)
     fg_team_close(&team)
     return 0
-
-
-cdef double member_steps(step_t run, const void* work, int steps, Py_ssize_t* taken, int team, char* shared,
-                         char* space, double* busy) noexcept nogil:
-    # One thread's part of all steps; returns how long they would take it alone.
-    cdef double alone = 0, start, spent, part
-    cdef int i
-    for i in range(steps):
-        start = fg_clock()
-        # A thread without memory does nothing, and the others do its part.
-        part = run(work, i, &taken[i], team, shared, space) if space != NULL else 0
-        spent = fg_clock() - start
-        busy[0] += spent
-        alone += spent / part if part > 0 else 0
-        fg_barrier()
-    return alone
-
-
-cdef int run_steps(step_t run, const void* work, int steps, size_t bytes, int threads) noexcept nogil:
-    cdef fg_team team
-    cdef Py_ssize_t taken[MOST_STEPS]
-    cdef int id, i
-    cdef double busy, alone
-    cdef char* space
-    cdef char* callers = <char*>fg_workspace(bytes)
-    if callers == NULL:
-        return -1
-    memset(taken, 0, sizeof(taken))
-    if threads <= 1 or fg_is_orphan or fg_in_parallel() or fg_resting():
-        for i in range(steps):
-            run(work, i, &taken[i], 1, callers, callers)
-        return 0
-    fg_team_open(&team)
-    with parallel(num_threads=threads):
-        id = threadid()
-        fg_worker_enter(&team, id)
-        # The caller's own is in use already: asking again must not move it.
-        space = callers if id == 0 else <char*>fg_workspace(bytes)
-        busy = 0
-        alone = member_steps(run, work, steps, taken, fg_team_size(), callers, space, &busy)
-        if id == 0:
-            fg_team_worked(&team, busy, alone)
-        fg_worker_leave(&team, id)
-    fg_team_close(&team)
-    return 0
-
-
-cdef double run_pieces(const plan_t* plan, const call_t* call, char* space, Py_ssize_t* taken,
-                       int team) noexcept nogil:
-    return <double>member_runs(plan, call, space, taken, team) / (plan.units * plan.batch)
 
 
 cdef void run_inside(const plan_t* plan, const call_t* call, char* space) noexcept nogil:

@@ -132,11 +132,6 @@ cdef extern from *:
         team->done = fg_clock();
         team->alone = part > 0 ? (team->done - team->opened) / part : 1e9;
     }
-    /* The same of work with waits inside it: the caller was busy for so long, and would be `alone` with all of it. */
-    static void fg_team_worked(fg_team *team, double busy, double alone) {
-        team->done = team->opened + busy;
-        team->alone = alone;
-    }
     static void fg_worker_enter(fg_team *team, int id) {
         if (id == 0) return;
         fg_set_float_state(team->state & ~FG_FLAGS);
@@ -188,7 +183,6 @@ cdef extern from *:
     const int fg_is_orphan
     void fg_team_open(fg_team*) nogil
     void fg_team_done(fg_team*, double) nogil
-    void fg_team_worked(fg_team*, double busy, double alone) nogil
     double fg_clock() nogil
     bint fg_resting() nogil
     long fg_rests() nogil

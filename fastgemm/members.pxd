@@ -1,0 +1,144 @@
+"""The members of a chain, and how one item goes through them (see `_chain.pyx`, which checks what they hold)."""
+
+from libc.string cimport memcpy, memset
+
+from fastgemm._linear cimport fused_of
+from fastgemm.driver._team cimport run_inside
+from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
+from fastgemm.driver.structs cimport call_t, plan_t
+
+cdef enum:
+    MAX_SLOTS = 64
+    MAX_OUTER = 3
+    MAX_LEVEL = 8
+    SCRATCH = -1
+    ABSENT = -2
+    PRODUCT = 0
+    ROWS = 1
+    FINISH = 2
+
+cdef struct ref_t:
+    int slot
+    Py_ssize_t offset, row, column      # bytes
+    Py_ssize_t steps[MAX_OUTER]
+
+cdef struct member_t:
+    int kind
+    ref_t x, y, u, v        # operands and output: A, C, B and bias; input, output and the vectors of rows
+    ref_t beside            # residual
+    Py_ssize_t n, k
+    plan_t plans[2]         # of a product: for whole items and for the last one
+    char* panels            # B where it is packed
+    int a_unsigned, b_unsigned, appended
+    int a_zero, b_zero
+    const float* scale      # of sums of bytes: for each column (scale_step 1) or for all; NULL: C is the sums
+    Py_ssize_t scale_step
+    bint quantised          # C holds bytes between `low` and `high` again, with `c_zero`
+    const float* shift      # and what is added before they are rounded: for each column, or NULL
+    float c_zero
+    double low, high
+    finish_t finish
+    int code                # of it, in the registry
+    int term_bytes          # of a number of bias and residual
+    double p, q
+    bint one_bias
+    rows_t rows
+    row_terms_t terms
+
+cdef struct work_t:
+    const member_t* members
+    int count
+    char* slots[MAX_SLOTS]
+    Py_ssize_t outer[MAX_OUTER]
+    Py_ssize_t block, rest, scratch
+
+
+cdef inline char* at(const ref_t* r, const work_t* work, const Py_ssize_t* index, char* space) noexcept nogil:
+    if r.slot == ABSENT:
+        return NULL
+    return ((space if r.slot == SCRATCH else work.slots[r.slot]) + r.offset
+            + index[0] * r.steps[0] + index[1] * r.steps[1] + index[2] * r.steps[2])
+
+
+cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssize_t* index, bint last,
+                             char* space) noexcept nogil:
+    cdef call_t call
+    cdef epilogue_t e
+    cdef offset_t offsets[2]
+    cdef quant_t quant
+    cdef const plan_t* plan = &m.plans[1 if last else 0]
+    cdef Py_ssize_t size = plan.kernels.ab_bytes, size_c = plan.kernels.c_bytes
+    cdef float one = 1
+    memset(&call, 0, sizeof(call))
+    call.a, call.c = at(&m.x, work, index, space), at(&m.y, work, index, space)
+    call.b = m.panels if m.panels != NULL else at(&m.u, work, index, space)
+    call.rs_a, call.cs_a = m.x.row // size, m.x.column // size
+    call.rs_b, call.cs_b = m.u.row // size, m.u.column // size
+    call.rs_c, call.cs_c = m.y.row // size_c, m.y.column // size_c
+    if m.n == 1:
+        call.cs_b, call.cs_c = 0, plan.kernels.part
+    call.store.alpha_is_one = True
+    if m.appended >= 0:
+        memset(offsets, 0, sizeof(offsets))
+        offsets[0].is_unsigned, offsets[1].is_unsigned = m.a_unsigned, m.b_unsigned
+        offsets[0].zero = &m.a_zero if m.a_zero else NULL
+        offsets[1].zero = &m.b_zero if m.b_zero else NULL
+        call.offsets, call.store.appended = offsets, m.appended
+    if m.quantised:
+        memset(&quant, 0, sizeof(quant))
+        quant.left, quant.right, quant.right_step = &one, m.scale, m.scale_step
+        quant.scale, quant.zero, quant.bias = &one, &m.c_zero, m.shift
+        quant.low, quant.high = m.low, m.high
+        call.store.terms = &quant
+    if m.finish != NULL:
+        e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
+        e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+        e.cs_residual = 1
+        e.p, e.q = m.p, m.q
+        e.scale, e.scale_step = m.scale, m.scale_step
+        e.fused = fused_of(m.code, &e)
+        call.finish, call.terms, call.store.fused = m.finish, &e, e.fused
+    # What is packed goes behind the scratch.
+    run_inside(plan, &call, space + work.scratch)
+
+
+cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_t* index, Py_ssize_t count,
+                          char* space) noexcept nogil:
+    # The rows of an item by a member that is no product.
+    cdef row_terms_t terms
+    cdef epilogue_t e
+    cdef Py_ssize_t j
+    cdef char* x = at(&m.x, work, index, space)
+    cdef char* y = at(&m.y, work, index, space)
+    cdef char* u = at(&m.u, work, index, space)
+    if m.kind == ROWS:
+        terms = m.terms
+        terms.u = <const float*>u
+        terms.v, terms.rs_u = <const float*>at(&m.v, work, index, space), m.u.row
+        m.rows(count, m.n, x, m.x.row, y, m.y.row, &terms)
+    else:
+        if x != y:
+            for j in range(count):
+                memcpy(y + j * m.y.row, x + j * m.x.row, m.n * m.y.column)
+        e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias
+        e.residual, e.rs_residual = at(&m.beside, work, index, space), m.beside.row // m.term_bytes
+        e.cs_residual = 1
+        e.p, e.q = m.p, m.q
+        m.finish(count, m.n, y, m.y.row // m.y.column, &e, 0, 0)
+
+
+cdef inline void run_item(const void* work_, Py_ssize_t item, char* space) noexcept nogil:
+    cdef const work_t* work = <const work_t*>work_
+    cdef Py_ssize_t index[MAX_OUTER]
+    cdef Py_ssize_t i
+    cdef const member_t* m
+    index[2] = item % work.outer[2]
+    index[1] = item // work.outer[2] % work.outer[1]
+    index[0] = item // work.outer[2] // work.outer[1]
+    cdef bint last = index[2] + 1 == work.outer[2]
+    for i in range(work.count):
+        m = &work.members[i]
+        if m.kind == PRODUCT:
+            run_product(m, work, index, last, space)
+        else:
+            run_rows(m, work, index, work.rest if last else work.block, space)
