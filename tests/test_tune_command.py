@@ -70,6 +70,9 @@ def test_help_teaches(capsys):
     [
         (["--shapes", "3x4"], "MxNxK"),
         (["--shapes", "3x4x0"], "zero"),
+        (["--shapes", "3x4x" + 5000 * "9"], "digits"),
+        (["--shapes", "8x8x8", "--specialize", "--strategy", "gbfs"], "--specialize does not search"),
+        (["--shapes", "8x8x8", "--specialize", "--trials", "3"], "--specialize does not search"),
         (["--shapes", "3x4x5", "--dtype", "int4"], "no kernels"),
         (["--shapes", "3x4x5", "--threads", "0"], "above zero"),
         (["--shapes", "3x4x5", "--threads", "99999"], "at most"),
@@ -130,6 +133,15 @@ def test_a_database_that_cannot_be_written_is_refused_before_the_first_measureme
 
 
 # ---- the papers' space
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_first_measurement(tmp_path, capsys):
+    taken = tmp_path / "report"
+    taken.write_text("a file")
+    path = tmp_path / "tuning.json"
+    assert main(["--shapes", "8x8x8", "--db", str(path), "--report", str(taken)]) == 1
+    assert f"no report can be written to {taken}" in capsys.readouterr().err
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("strategy", ["gbfs", "auto"])

@@ -192,3 +192,16 @@ def test_records_that_do_not_hold_are_removed(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
 def test_a_seed_is_a_whole_number(capsys: pytest.CaptureFixture[str], mine: Path, seed: str) -> None:
     assert "is not a whole number" in run(capsys, "check", mine, "--measure", "--seed", seed, status=2)
+
+
+def test_what_cannot_be_done_names_the_file(capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text("{")
+    assert "is damaged" in run(capsys, "prune", damaged, "--stale", status=1)
+    assert damaged.read_text() == "{"
+    assert f"{tmp_path / 'tuning.json'}: no such file" in run(capsys, "show", tmp_path, status=1)
+    taken = tmp_path / "taken"
+    taken.write_text("a file, not a folder")
+    said = run(capsys, "merge", taken / "all.json", mine, status=1)
+    assert str(taken) in said
+    assert "Errno" not in said

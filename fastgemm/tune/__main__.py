@@ -109,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
         return 2
     options = parser.parse_args(arguments)
+    if options.specialize and (options.strategy or options.storage or options.trials or options.seconds):
+        parser.error("--specialize does not search: it takes no --strategy, --trials, --seconds or --storage")
     options.strategy = options.strategy or ("tpe" if options.storage else "auto")
     if options.quick:
         _hurry(options)

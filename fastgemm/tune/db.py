@@ -72,7 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return int(options.run(options))
     except (Unusable, OSError, ValueError) as error:
-        print(f"{PROG} {options.command}: {error}", file=sys.stderr)
+        known = isinstance(error, OSError) and error.filename and error.strerror
+        said = f"{error.filename}: {error.strerror}" if known else str(error)
+        print(f"{PROG} {options.command}: {said}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -222,7 +224,9 @@ def _export(options: argparse.Namespace) -> int:
 def _prune(options: argparse.Namespace) -> int:
     if not (options.stale or options.other_cpus or options.below):
         options.error("say what to take out: --stale, --other-cpus, --below GAIN")
-    groups, _ = _read(options.file)
+    groups, problems = _read(options.file)
+    if problems:
+        raise Unusable(f"{options.file} is damaged: {problems[0]} (db merge --skip-damaged takes the rest)")
     removed = 0
     for (key, kernel_set), records in groups.items():
         whole = (options.stale and kernel_set != kernels.kernel_hash()) or (options.other_cpus and key != cpu.key())
@@ -252,10 +256,11 @@ def _paths(given: Sequence[Path]) -> list[Path]:
         if not found:
             raise Unusable(f"no database yet; tuning makes {database.user_path()}")
         return found
-    for path in given:
+    found = [path / DEFAULT_NAME if path.is_dir() else path for path in given]
+    for path in found:
         if not path.exists():
             raise Unusable(f"{path}: no such file")
-    return [path / DEFAULT_NAME if path.is_dir() else path for path in given]
+    return found
 
 
 def _read(path: Path) -> tuple[Groups, list[str]]:

@@ -59,6 +59,8 @@ def run(problems: list[Problem], options: Namespace) -> int:
     if path.exists() and not path.is_file():
         raise Refused(f"{path} is not a regular file")
     check_writable(journal.beside(path))
+    if options.report:
+        check_folder(options.report)
     entries = [done[problem] for problem in problems if problem in done]
     waiting = [problem for problem in problems if problem not in done]
     deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
@@ -186,6 +188,16 @@ def check_writable(path: Path) -> None:
         raise Refused(f"cannot write {path}: {path.parent} is not a folder") from None
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Find out before the first measurement that a report can be written into a folder."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"no report can be written to {path}: {error.strerror or error}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Refused(f"no report can be written to {path}: no permission")
 
 
 def _whereabouts(path: Path, entries: Sequence[Entry]) -> list[str]:

@@ -26,6 +26,9 @@ from ..problem import LAYOUTS, Problem, as_called, names, normalised, transposed
 # A list of shapes is a few kilobytes; this stops a wrong file name from filling memory.
 MAX_FILE = 64 << 20
 
+# Of a size; checked before a text becomes a number, because that takes long for a very long one.
+MAX_DIGITS = 13
+
 _TRUTH = {"": False, "0": False, "n": False, "false": False, "1": True, "t": True, "true": True}
 
 
@@ -52,9 +55,12 @@ def parse(text: str) -> Shape:
     >>> parse("64x64x64x100").batch
     100
     """
-    if not re.fullmatch(r"[0-9]{1,13}([xX][0-9]{1,13}){2,3}", text):
+    if not re.fullmatch(r"[0-9]+([xX][0-9]+){2,3}", text):
         raise ShapeError(f"shape {text!r} is not of the form MxNxK or MxNxKxSTACK, 512x512x64 for instance")
-    shape = Shape(*(int(part) for part in text.lower().split("x")))
+    parts = text.lower().split("x")
+    if max(map(len, parts)) > MAX_DIGITS:
+        raise ShapeError(f"shape {text[:60]!r}: a size of {max(map(len, parts))} digits is larger than any array")
+    shape = Shape(*map(int, parts))
     if min(shape) < 1:
         raise ShapeError(f"shape {text!r} has a zero: every size must be at least 1")
     return shape
@@ -246,7 +252,7 @@ def _text(path: Path) -> str:
 
 
 def _whole(where: str, column: str, cell: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,13}", cell) or int(cell) < 1:
+    if not re.fullmatch(rf"[0-9]{{1,{MAX_DIGITS}}}", cell) or int(cell) < 1:
         raise ShapeError(f"{where}: {column.upper()} is {cell!r}; it must be a whole number, at least 1")
     return int(cell)
 

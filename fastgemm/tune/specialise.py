@@ -137,6 +137,8 @@ def run(
             say(f"no kernel for {problem.m}x{problem.n}x{problem.k}: {why}")
         else:
             fit.append(problem)
+    if problems and not fit:
+        raise building.Unavailable("none of the shapes may have a kernel of its own")
     modules = compiled(fit, tier.name, say)
     recorded = driver.recorded(path, cpu.key(), kernels.kernel_hash())
     for problem in fit:
