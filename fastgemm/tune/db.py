@@ -71,10 +71,12 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (Unusable, OSError, ValueError) as error:
-        known = isinstance(error, OSError) and error.filename and error.strerror
-        said = f"{error.filename}: {error.strerror}" if known else str(error)
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         print(f"{PROG} {options.command}: {said}", file=sys.stderr)
+        return 1
+    except (Unusable, ValueError) as error:
+        print(f"{PROG} {options.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
