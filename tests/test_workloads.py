@@ -159,6 +159,12 @@ def test_what_a_run_says() -> None:
     assert "2 ms ~" in said
     assert "MLP_1 batch 32 float32: torch: not there" in said
     assert "0.30 cores busy" in said
+    assert "at the peak" not in said
+    # At the peak the products would take half of the subject's time; the best peer is twice as slow as the subject.
+    work = workload_cases.from_dict(document["results"][0]["case"])
+    document["results"][0]["peak"] = [work.flops / 0.6e-3, work.flops / 0.5e-3]
+    (line,) = [line for line in workload_verdict.text(document).splitlines() if "500 us" in line]
+    assert [cell.strip() for cell in line.split("|")[3:7]] == ["50", "12", "25", "4.00"]
 
 
 def test_requirements() -> None:
@@ -186,10 +192,11 @@ def test_one_network_from_end_to_end(tmp_path: Path) -> None:
     """Real processes, one sample each."""
     report = tmp_path / "run.json"
     asked = ["--networks", "MLP_1", "--batch", "3", "--rounds", "1", "--sample", "0.001", "--threads", "1"]
-    assert workloads.main([*asked, "--patience", "0", "--ablation", "--json", str(report)]) == 0
+    assert workloads.main([*asked, "--patience", "0", "--ablation", "--bound", "--json", str(report)]) == 0
     (result,) = json.loads(report.read_text())["results"]
     assert set(result["times"]) == {"fastgemm", "fastgemm-fine", "fastgemm-none", "fastgemm-steps", "numpy"}
     assert not result["errors"]
+    assert len(result["peak"]) == 2
 
 
 def test_passes_one_after_another(capsys: pytest.CaptureFixture[str]) -> None:
