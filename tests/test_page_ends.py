@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import heuristic, kernels, registry
+from fastgemm import cpu, heuristic, kernels, registry
+from fastgemm.cpu import Caches
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -58,9 +59,15 @@ def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Co
     return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 @pytest.mark.parametrize("tier", kernels.runnable(), ids=lambda tier: tier.name)
 @pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda dt: dt.name)
-def test_no_byte_beside_operands(dt: registry.DType, tier: registry.Isa, areas: tuple[Area, Area, Area]) -> None:
+def test_no_byte_beside_operands(
+    dt: registry.DType, tier: registry.Isa, far: bool, areas: tuple[Area, Area, Area], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if far:
+        # Rows of A are fetched ahead, beyond its end too.
+        monkeypatch.setattr(cpu, "caches", lambda: Caches(32 << 10, 1 << 20, 0))
     if not registry.supported(dt, tier) or (dt.group > 1 and dt.narrows):
         pytest.skip("no plain products of this type here")
     kernels.load(tier.name)
