@@ -81,7 +81,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
     dots = family(problem.row, tier) != "gemm"
-    own = heuristic_dots.config(problem, tier) or heuristic_small.config(problem, tier, dots)
+    own = heuristic_dots.config(problem, tier, dots) or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
     if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):

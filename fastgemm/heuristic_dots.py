@@ -13,7 +13,14 @@ packs B, or computes the transposed output (`problem.turns`), times:
 * narrower types, whose B would be converted while it is turned over: 16 x 512 x 512 f16 1.9, i16 2.6, i8 3.1, 48 rows
   1.3, 1.4, 1.8, 80 rows 1.17, 1.15, 1.3, 128 x 3072 x 768 0.82, 1.08, 1.18; 512 x 5 x 512 2.2, 4.7, 3.6, 24 columns
   1.2, 1.2, 1.3, 48 columns 0.92, 0.99, 1.14;
-* stacks: 96 of 4 x 128 x 64 1.4, 64 of 4 x 512 x 128 1.7, 1000 of 10 x 10 x 32 0.8.
+* stacks: 96 of 4 x 128 x 64 1.4, 64 of 4 x 512 x 128 1.7, 1000 of 10 x 10 x 32 0.8;
+* bytes with 32-bit sums, four a lane (bf16, two a lane): 2 x 512 x 512 3.0 (3.5), 8 x 800 x 800 2.0 (1.9), 8 x 768 x
+  3072 2.1 (2.3), 2 x 4096 x 4096 4.2 (3.0), 16 x 512 x 512 1.33 (1.53), 24 x 768 x 3072 1.33 (1.35), 24 x 512 x 256
+  0.97 (1.07), 32 x 768 x 3072 1.22 (1.25), 32 x 32 x 10000 0.81 (0.84), 24 x 32 x 512 0.89 (0.89); 2 x 512 x 128 2.0
+  (2.7), 8 x 512 x 128 1.14 (1.31), 8 x 512 x 64 0.86 (0.96); 512 x 4 x 512 1.21 (2.8), 2000 x 4 x 256 0.89 (2.0),
+  2000 x 4 x 64 0.45 (0.83); 24 x 24 x 512 1.24 (1.41), 16 x 16 x 256 0.94 (1.20);
+* such bytes without that instruction (SSE): 2 x 512 x 512 5.1, 8 x 768 x 3072 1.6, 512 x 4 x 512 0.3, 16 x 16 x 1024
+  0.8.
 """
 
 from __future__ import annotations
@@ -26,6 +33,10 @@ FEW_COLUMNS, NARROW_COLUMNS = 4, 24
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 1024
+# Where dot products are instructions: the least steps of k, and what counts as many; bytes of a row of few columns; few
+# rows, and those of many steps with so many columns to a row.
+OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
+OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
 TEAM_FLOPS = 1_000_000  # as for gemm
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
@@ -35,10 +46,11 @@ ONE_TILE = registry.DOT_ROWS
 MC, NC = 96, 1024
 
 
-def config(problem: Problem, tier: registry.Isa) -> Config | None:
+def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | None:
     """Return the configuration for a problem of this family, None for one of another.
 
-    Threads have no say in which family it is: `fastgemm.deterministic` relies on it.
+    `own` says that the CPU has dot products for the type, in a family of their own.  Threads have no say in which
+    family it is: `fastgemm.deterministic` relies on it.
 
     Examples
     --------
@@ -49,20 +61,32 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     >>> heuristic_dots.config(Problem("f32", 4, 800, 800, layout="nn"), registry.isa("v4")) is None
     True
     """
-    if not _takes(problem):
+    if not _takes(problem, own):
         return None
     split, threads = _team(problem, tier)
-    size = problem.row.itemsize
+    size = problem.row.stored_bytes if own else problem.row.itemsize
     kc = (LONG_BLOCK_BYTES if problem.m <= ONE_TILE else BLOCK_BYTES) // size
     return Config("dots", tier.name, mc=MC, kc=kc, nc=NC, split=split, threads=threads)
 
 
-def _takes(problem: Problem) -> bool:
-    m, n, row_bytes = problem.m, problem.n, problem.k * problem.row.itemsize
-    if problem.layout != "nt" or m == 1 or not registry.computes("dots", problem.row) or row_bytes < LEAST_BYTES:
+def _takes(problem: Problem, own: bool) -> bool:
+    m, n, k, row = problem.m, problem.n, problem.k, problem.row
+    if problem.layout != "nt" or m == 1 or not registry.computes("dots", row):
         return False
-    narrow = problem.row.stored_bytes < 4
-    rows, columns = (NARROW_ROWS, NARROW_COLUMNS) if narrow else (FEW_ROWS[problem.row.itemsize], FEW_COLUMNS)
+    if own and k >= OWN_LONG:
+        few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
+        return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT
+    if own:
+        return (k >= OWN_STEPS and m <= OWN_FEW_ROWS) or (
+            k * row.stored_bytes >= OWN_COLUMN_BYTES and n <= FEW_COLUMNS
+        )
+    row_bytes = k * row.itemsize
+    if row_bytes < LEAST_BYTES:
+        return False
+    if row.group > 1:
+        return m <= OWN_FEW_ROWS
+    narrow = row.stored_bytes < 4
+    rows, columns = (NARROW_ROWS, NARROW_COLUMNS) if narrow else (FEW_ROWS[row.itemsize], FEW_COLUMNS)
     return m <= rows or n <= columns or (m * n <= SMALL_OUTPUT and row_bytes >= LONG_BYTES)
 
 

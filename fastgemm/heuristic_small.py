@@ -14,6 +14,11 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * int32 and int64 follow the rules of floats: stacks of 8^3 2.9 and 1.5, 16^3 1.2 and 1.14, 262144 x 2 x 2 with A
   transposed 6.7, 100000 x 4 x 4 4.4 and 2.5, 6 x 800 x 800 1.1, 100000 x 16 x 16 1.35 and 1.15; int16 8^3 1.55,
   100000 x 4 x 4 1.85, 100000 x 16 x 16 1.2;
+* halves and bytes whose rows of C share vectors once they are converted: f16 262144 x 2 x 4 8.8, 100000 x 3 x 3 B
+  transposed 6.7, 10000 x 2 x 500 1.8, 3136 x 8 x 72 1.4, A transposed 262144 x 2 x 2 17, 10000 x 2 x 500 2.3; beside
+  dot products bytes (bf16) 262144 x 2 x 4 3.7 (1.8), 100000 x 3 x 3 B transposed 2.8 (1.75), 10000 x 4 x 16 1.4 (1.4),
+  3136 x 4 x 36 0.8 (1.0), 10000 x 8 x 8 1.6 (0.94), 10000 x 8 x 16 0.8 (0.8), and A transposed bf16 262144 x 2 x 2 8.7,
+  5000 x 4 x 36 1.9, 5000 x 8 x 100 1.0, 10000 x 2 x 500 0.75;
 * few steps of k: 100000 x 16 x 16 1.1, 4 x 1000000 x 4 1.15, 100000 x 64 x 64 0.94, 16 x 100000 x 16 0.94.
 """
 
@@ -28,6 +33,8 @@ SMALL = 64  # rows, columns and steps of a product of a stack
 SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
 FLAT = 8  # rows of one panel beside a wide C, which is written in as many streams
 FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
+SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
+MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
 LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a cycle
 PANEL_CYCLES = 12
 CALL_CYCLES = 20
@@ -39,7 +46,7 @@ class Limits(NamedTuple):
 
     `cube` bounds all of m, n and k, of stacks and single products, and `dots` does so on a CPU that has dot products
     for the type; `short` is the most steps of k of a single product, `flat` its most rows; `brief` the most steps of k
-    of a narrow one beside dot products.
+    of a narrow one beside dot products, `shared` of rows that share vectors there.
     """
 
     cube: int
@@ -47,16 +54,17 @@ class Limits(NamedTuple):
     short: int = 0
     flat: int = 0
     brief: int = 0
+    shared: int = 0
 
 
 # Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
 # dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
 # bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
 # i8_i32 100000 x 16 x 2 1.7, x 3 1.3, x 4 0.9.
-HALVES = Limits(64, 8, 32, 8)
+HALVES = Limits(64, 8, 32, 8, shared=4)
 CONVERTED = {
     "f16": HALVES, "f16_f32": HALVES, "bf16": HALVES, "bf16_f32": HALVES,
-    "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, 0, 3),
+    "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, 0, 3, shared=8),
 }
 
 
@@ -96,6 +104,19 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
     return problem.layout[0] == "t" and row.parts == 1 and problem.m >= length
 
 
+def _shared(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
+    # Operands that are converted first, for rows of C that share vectors: the driver's `shares_vectors`.
+    m, n, k, row = problem.m, problem.n, problem.k, problem.row
+    narrow = n > 1 and 2 * n <= registry.lanes(row, tier) and n * k * row.real_bytes <= MAX_WIDENED and m >= SMALL
+    if not (narrow and registry.widens(row)) or "g" in problem.layout:
+        return False
+    if problem.layout[0] == "t":
+        return not dots or k <= SMALL
+    if not dots and row.group == 1:
+        return True
+    return k <= CONVERTED[problem.dtype].shared or (n <= FEW_COLUMNS and k <= SHARED_STEPS)
+
+
 def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
     if n == 1 or k > MAX_SMALL_K or not registry.computes("small", problem.row):
@@ -110,6 +131,8 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
             # (times dot products of A turned over: 262144 x 2 x 2 50, 20000 x 8 x 8 3.3, 10000 x 2 x 500 2.5, but
             # 5000 x 8 x 400 0.6)
             return problem.batch == 1 and (n <= FEW_COLUMNS or k <= SMALL)
+        if _shared(problem, tier, dots):
+            return True
         limits = CONVERTED[problem.dtype]
         if problem.layout[1] != "n" or max(m, n, k) <= (limits.dots if dots else limits.cube):
             return problem.layout[1] == "n"

@@ -297,7 +297,7 @@ class Config:
                 return "dots packs nothing"
             # Of each thread: sums, a block of rows of A, and a few columns of B.
             rows, columns, steps = min(self.mc, problem.m), min(self.nc, problem.n), min(self.kc, problem.k)
-            if (rows * (columns + steps) + 8 * steps) * dt.itemsize > MAX_WORKSPACE:
+            if (rows * (columns + steps) + 8 * steps) * dt.real_bytes * dt.parts > MAX_WORKSPACE:
                 return f"copied blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
         elif self.family == "small":
             if self.pack == "ab":

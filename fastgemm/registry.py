@@ -428,7 +428,7 @@ def computes(family_name: str, dt: DType) -> bool:
     if family_name == "small":
         return is_small(dt)
     if family_name == "dots":
-        return dt.group == 1 and dt.lane != "b8"
+        return dt.lane != "b8"
     return family_name == "gemm" or (dt.group > 1 and family_name == "vnni") or dt.stored == family_name
 
 
@@ -462,6 +462,11 @@ def is_packed(dt: DType) -> bool:
 def is_finished(dt: DType) -> bool:
     """Whether an activation may follow its products: floats and halves that stay halves, sums of bytes scaled."""
     return dt.name in (*FINISHED, DEQUANTISED) or (dt.stored in ("f16", "bf16") and not dt.result)
+
+
+def widens(dt: DType) -> bool:
+    """Whether the small family may convert operands beforehand: to 4 bytes, of a type that has a row of its own."""
+    return bool(dt.stored) and dt.real_bytes == 4 and is_small(dt)
 
 
 def is_shared(dt: DType) -> bool:

@@ -54,8 +54,15 @@ def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Co
     """One of each family that takes a problem, and the heuristic's."""
     mr, nr = registry.tiles(dt, tier)[0]
     made = [heuristic.config(problem, tier)]
-    for family, pack in (("small", "none"), ("small", "b"), ("gemv", "none"), ("gemm", "none"), ("gemm", "ab")):
-        made.append(Config(family, tier.name, *((0, 0) if family == "gemv" else (mr, nr)), pack=pack))
+    for family, pack in (
+        ("small", "none"),
+        ("small", "b"),
+        ("gemv", "none"),
+        ("dots", "none"),
+        ("gemm", "none"),
+        ("gemm", "ab"),
+    ):
+        made.append(Config(family, tier.name, *((0, 0) if family in ("gemv", "dots") else (mr, nr)), pack=pack))
     return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]
 
 

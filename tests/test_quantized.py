@@ -28,7 +28,7 @@ def configs() -> list[Any]:
     return [
         pytest.param(family.name, tier.name, id=f"{family.name}_{tier.name}")
         for family, tier in registry.modules()
-        if family.name not in ("gemv", "small") and registry.computes(family.name, row)
+        if family.name not in ("gemv", "small", "dots") and registry.computes(family.name, row)
         if tier in kernels.runnable() and kernels.has(family.name, tier.name)
     ]
 
@@ -72,7 +72,15 @@ def test_exact(family: str, isa: str, kind_a: str, kind_b: str) -> None:
 def test_small_products(tier: str, kind_a: str, kind_b: str) -> None:
     """Offsets of rows and columns are subtracted as the numbers are loaded: panels, narrow rows, stacks."""
     for mr, nr in registry.tiles(registry.dtype("i8_i32"), registry.isa(tier)):
-        sizes = [(2, 2, 1), (3, 5, 7), (70, 3, 2), (35, 8, 9), (2 * mr + 1, nr + 1, 20), (3, 2 * nr + 5, 4)]
+        sizes = [
+            (2, 2, 1),
+            (3, 5, 7),
+            (70, 3, 2),
+            (130, 4, 16),
+            (35, 8, 9),
+            (2 * mr + 1, nr + 1, 20),
+            (3, 2 * nr + 5, 4),
+        ]
         for (m, n, k), a_order, b_order in itertools.product(sizes, "CF", "CF"):
             a, b = full((m, k), kind_a, 1).copy(a_order), full((k, n), kind_b, 2).copy(b_order)
             rows, columns = full((m,), kind_a, 3), full((n,), kind_b, 4)
@@ -84,6 +92,29 @@ def test_small_products(tier: str, kind_a: str, kind_b: str) -> None:
                 stack = np.stack([a, a[::-1], a])
                 got = fastgemm.matmul_integer(stack, np.stack([b, b, b]), None, columns)
                 assert np.array_equal(got, wide(stack) @ wide(b, columns))
+
+
+@pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+def test_rows_of_both_operands(tier: str, kind_a: str, kind_b: str) -> None:
+    """x @ w.T as dot products: blocks, threads, zero points of rows and columns, sums that become bytes."""
+    sizes = [(2, 3, 1), (3, 25, 63), (4, 6, 64), (9, 70, 129), (5, 130, 300), (17, 7, 1000)]
+    for (m, n, k), mc, (split, threads) in itertools.product(sizes, (4, 96), (("n", 1), ("n", 2), ("m", 2), ("k", 2))):
+        a, b = full((m, k), kind_a, 1), full((n, k), kind_b, 2).T
+        rows, columns = full((m,), kind_a, 3), full((n,), kind_b, 4)
+        plain, full_range = wide(a) @ wide(b), wide(a, rows[:, None]) @ wide(b, columns)
+        with (
+            dispatch.forced(Config("dots", tier, mc=mc, kc=64 * mc, nc=50, split=split, threads=threads)),
+            fastgemm.threads(2),
+        ):
+            assert np.array_equal(fastgemm.matmul(a, b, dtype=np.int32), plain)
+            assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), full_range)
+            assert np.array_equal(fastgemm.matmul_integer(a, b, rows[0]), wide(a, rows[:1]) @ wide(b))
+            assert np.array_equal(fastgemm.matmul_integer(a, b, None, columns[0]), wide(a) @ wide(b, columns[:1]))
+            scale = np.geomspace(1e-3, 1e-2, n).astype("f4")
+            y = fastgemm.qlinear_matmul(a, np.float32(0.5), rows, b, scale, columns, np.float32(2), np.uint8(3))
+            wanted = np.rint(full_range * (np.float32(0.5) * scale / np.float32(2)).astype("f8") + 3)
+            assert np.array_equal(y, wanted.clip(0, 255).astype("u1"))
 
 
 @pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
@@ -101,8 +132,9 @@ def test_one_row_or_column(tier: str, kind_a: str, kind_b: str) -> None:
                 assert np.array_equal(fastgemm.matmul_integer(a, b), wide(a) @ wide(b))
                 assert np.array_equal(fastgemm.matmul_integer(a, b, zero, columns), want)
                 assert np.array_equal(fastgemm.matmul_integer(b.T, a.T, columns, zero), want.T)
-                y = fastgemm.qlinear_matmul(a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns,
-                                            np.float32(2), np.uint8(3))
+                y = fastgemm.qlinear_matmul(
+                    a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns, np.float32(2), np.uint8(3)
+                )
                 expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8") + 3)
                 assert np.array_equal(y, expected.clip(0, 255).astype("u1"))
 
@@ -166,8 +198,10 @@ def reference(kind: str, *inputs: np.ndarray, outputs: int = 1) -> Any:
     names = [f"x{i}" for i in range(len(inputs))]
     results = [f"y{i}" for i in range(outputs)]
     node = onnx.helper.make_node(kind, names, results)
-    values = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), None)
-              for n, x in zip(names, inputs, strict=True)]
+    values = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), None)
+        for n, x in zip(names, inputs, strict=True)
+    ]
     ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.UNDEFINED, None) for n in results]
     graph = onnx.helper.make_graph([node], "g", values, ends)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
@@ -323,6 +357,8 @@ def test_native_bfloat16_accuracy() -> None:
     b = np.full((64, 4), 1.0, kind)
     got = fastgemm.matmul(a, b)
     assert np.all(np.abs(got - 64e-39) <= 64 * 1.2e-38)
+    rows = fastgemm.matmul(np.full((3, 600), 1e-39, kind), np.full((5, 600), 1.0, kind).T)
+    assert np.all(np.abs(rows - 600e-39) <= 600 * 1.2e-38)
     special = np.array([[np.inf, 1.0], [np.nan, 1.0]], kind)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(fastgemm.matmul(special, b[:2]), special.astype("f4") @ b[:2].astype("f4"))

@@ -276,6 +276,25 @@ def test_dots_have_the_same_bits_in_any_company(dt: registry.DType, tier: regist
         assert np.array_equal(product(slice(None), slice(first, last)), whole[:, first:last])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dt", "tier"), small_tiers())
+def test_tall_and_narrow(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+    """More rows than are converted at a time, a B that is too large to be, a last piece of few rows; stacks."""
+    mr, nr = registry.tiles(dt, tier)[0]
+    for letters, out_letter in (("nn", "n"), ("tn", "n"), ("nt", "n"), ("gn", "n"), ("nn", "r"), ("tt", "g")):
+        config = Config(
+            "small", tier.name, mr, nr, pack="b" if letters[1] == "t" else "none", split="m", threads=threads
+        )
+        for m, n, k in ((2 * 1024 + 3, 2, 3), (1100, 3, 8), (1030, 8, 5), (70, 8, 150), (64, 7, 16)):
+            problem = problem_of(dt, (m, n, k), letters, threads=2)
+            if config.misfit(problem) is None:
+                check(problem, config, letters, out_letter)
+    a, b = integers((3, 70, 5), dt.numpy, 1), integers((3, 5, 4), dt.numpy, 2)
+    config = Config("small", tier.name, mr, nr, split="batch", threads=threads)
+    want = stack_product(*(x.astype(dtype_of(dt.result)) if dt.result else x for x in (a, b)))
+    assert np.array_equal(Plan(Problem(dt.name, 70, 4, 5, batch=3, threads=2), config).run(a, b), want)
+
+
 @pytest.mark.parametrize(("dt", "tier"), dots_tiers())
 def test_dots_stacks(dt: registry.DType, tier: registry.Isa) -> None:
     for split, batch in itertools.product(("n", "batch"), (1, 5)):
@@ -284,7 +303,8 @@ def test_dots_stacks(dt: registry.DType, tier: registry.Isa) -> None:
         if config.misfit(problem) is None:
             a, w = integers((batch, 3, 70), dt.numpy, 1), integers((batch, 21, 70), dt.numpy, 2)
             b = np.swapaxes(w, 1, 2)
-            assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a, b))
+            want = stack_product(*(x.astype(dtype_of(dt.result)) if dt.result else x for x in (a, b)))
+            assert np.array_equal(Plan(problem, config).run(a, b), want)
 
 
 @pytest.mark.parametrize(("dt", "tier", "mr", "nr"), variants("small"))

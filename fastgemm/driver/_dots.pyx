@@ -9,17 +9,26 @@
 Of vectors that begin inside a line each load takes two, and rows whole pages apart share sets of L1 (8 x 128 x 512 f32
 on Zen 5, 4.4 us from aligned rows, 5.0 from rows 16 bytes into a line), so A is copied where it is used often:
 straight, a load and a store a vector.  B is read where it lies; copying it takes longer than it saves up to some 24
-rows, and for so many packing or turning the output is as good.  Operands that are stored as something else are widened
-by copying both.
+rows, and for so many packing or turning the output is as good.  Operands that kernels do not read as they are stored
+are widened by copying both.
 """
 
-from fastgemm.driver.abi cimport MAX_DOTS, kernels_t, store_t, update_t
-from fastgemm.driver.structs cimport DOTS_STEPS, call_t, ceil_div, cut, grid_t, plan_t, row_gap, share
+from libc.string cimport memcpy
+
+from fastgemm.driver.abi cimport MAX_DOTS, kernels_t, offset_t, store_t, update_t
+from fastgemm.driver.structs cimport (
+    DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, grid_t, plan_t, row_gap, share,
+)
 
 cdef enum:
     LINE = 64
     PAGE = 4096
     A_PAYS = 32             # columns that use a copy of A
+
+# Of bytes of which a call says nothing: signed ones, and nothing is subtracted.
+cdef offset_t[2] NO_OFFSETS
+NO_OFFSETS[0].zero = NO_OFFSETS[1].zero = NULL
+NO_OFFSETS[0].step = NO_OFFSETS[1].step = NO_OFFSETS[0].is_unsigned = NO_OFFSETS[1].is_unsigned = 0
 
 
 cdef inline bint awkward(const char* x, Py_ssize_t stride) noexcept nogil:
@@ -34,7 +43,9 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef Py_ssize_t size = t.real_bytes, size_ab = t.ab_bytes, size_c = size if plan.raw else t.c_bytes
     cdef bint direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
                         and (plan.raw or not t.narrows))
-    cdef bint copy_a = t.converts or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
+    cdef Py_ssize_t unit = t.dot_bytes      # of an operand's component as the kernels read it
+    cdef bint widens = unit != size_ab
+    cdef bint copy_a = widens or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
     cdef Py_ssize_t iblocks = ceil_div(row1 - row0, plan.mc), jblocks = ceil_div(col1 - col0, plan.ncv)
     cdef Py_ssize_t steps = ceil_div(plan.k, DOTS_STEPS), kblocks = ceil_div(steps, plan.kc // DOTS_STEPS)
     cdef Py_ssize_t ic, jc, pc, i, j, r, row, rows, col, cols, p, kc, mr, nr, rs_y, gap, rs_a, cs_b
@@ -45,8 +56,10 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef char* a_space = space + plan.sums
     cdef char* b_space = space + plan.a_bytes
     cdef grid_t groups
+    cdef unsigned int* a_sums = <unsigned int*>(space + plan.a_bytes - dot_sums_bytes(plan))
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
+    store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
     for ic in range(iblocks):
         row = row0 + share(row1 - row0, ic, iblocks)
         rows = row0 + share(row1 - row0, ic + 1, iblocks) - row
@@ -63,25 +76,33 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
             for pc in range(kblocks):
                 p = share(steps, pc, kblocks) * DOTS_STEPS
                 kc = min(plan.k, share(steps, pc + 1, kblocks) * DOTS_STEPS) - p
-                gap = row_gap(kc * t.part, t.length)
+                gap = row_gap(kc * t.part, t.length * size // unit)
                 a = call.a + (row * call.rs_a + p * call.cs_a) * size_ab
                 rs_a, cs_b = call.rs_a, call.cs_b
                 if copy_a:
-                    t.pack_a(kc, rows, a, call.rs_a, t.part, a_space, gap, t.part, NULL, 0)
+                    if unit == size:
+                        t.pack_a(kc, rows, a, call.rs_a, t.part, a_space, gap, t.part, NULL, 0)
+                    else:
+                        for i in range(rows):
+                            memcpy(a_space + i * gap * unit, a + i * rs_a * unit, kc * unit)
                     a, rs_a = a_space, gap
+                if t.dot_sums != NULL:
+                    t.dot_sums(kc, rows, a, rs_a, store.offset, False, a_sums)
                 j = 0
                 while j < cols:
                     nr = min(plan.unit, cols - j)
                     b = call.b + (p * call.rs_b + (col + j) * call.cs_b) * size_ab
-                    if t.converts:
+                    if widens:
                         t.pack_a(kc, nr, b, call.cs_b, t.part, b_space, gap, t.part, NULL, 0)
                         b, cs_b = b_space, gap
                     r = 0
                     for i in range(groups.panels):
                         mr = groups.size + (1 if i < groups.larger else 0)
-                        t.dots[mr](kc * t.part, nr, a + r * rs_a * size, rs_a, b, cs_b,
+                        t.dots[mr](kc * t.part, nr, a + r * rs_a * unit, rs_a, b, cs_b,
                                    y + (r * rs_y + j * t.part) * size, rs_y, &store)
                         r += mr
+                    if t.dot_settle != NULL:
+                        t.dot_settle(kc, rows, nr, a_sums, b, cs_b, y + j * size, rs_y, store.offset, row, col + j)
                     j += nr
                 store.beta_kind = 1
             if call.finish != NULL:

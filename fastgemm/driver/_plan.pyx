@@ -11,7 +11,7 @@ from fastgemm.driver.abi cimport (
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K,
-    SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, letter, plan_t, row_gap,
+    SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, dot_sums_bytes, letter, plan_t, row_gap,
 )
 
 import numpy as np
@@ -54,6 +54,7 @@ def add_kernels(int level, int family, object capsule):
         raise ValueError(f"ISA level {level} or family {family} out of range")
     cdef const kernels_t* source = <const kernels_t*>PyCapsule_GetPointer(capsule, "fastgemm.kernels_t")
     cdef kernels_t* t
+    cdef kernels_t* tier
     cdef const kernels_t* s
     cdef int d, i, j
     for d in range(len(registry.DTYPES)):
@@ -72,7 +73,13 @@ def add_kernels(int level, int family, object capsule):
             TABLES[level][0][d].gemv_columns = s.gemv_columns
         for i in range(MAX_DOTS + 1):
             if s.dots[i] != NULL:
-                t.dots[i], t.dot_columns = s.dots[i], s.dot_columns
+                # (Those of a family beyond the tier take the place of the tier's own, as above.)
+                tier = &TABLES[level][0][d]
+                tier.dots[i], tier.dot_columns, tier.dot_bytes = s.dots[i], s.dot_columns, s.dot_bytes
+                tier.dot_sums, tier.dot_settle = s.dot_sums, s.dot_settle
+        if s.widen != NULL:
+            t.widen = s.widen
+            t.plain = &TABLES[level][0][registry.dtype(registry.DTYPES[d].lane).code]
         if s.whole != NULL:
             t.whole, t.whole_rows, t.turn = s.whole, s.whole_rows, s.turn
         for i in range(MAX_NARROW):
@@ -317,10 +324,10 @@ cdef class Plan:
             plan.kc = ceil_div(min(plan.k, <Py_ssize_t>config.kc), DOTS_STEPS) * DOTS_STEPS
             plan.ncv = min(plan.n, <Py_ssize_t>config.nc)
             # Whole turns of the kernels, as many as stay in L1 together.
-            gap = row_gap(plan.kc * t.part, t.length) * t.real_bytes
+            gap = row_gap(plan.kc * t.part, t.length * t.real_bytes // t.dot_bytes) * t.dot_bytes
             plan.unit = max(1, DOTS_L1 // gap // t.dot_columns) * t.dot_columns
             plan.sums = (plan.mc * plan.ncv * t.part * t.real_bytes + 63) // 64 * 64
-            plan.a_bytes, plan.b_bytes = plan.sums + plan.mc * gap, plan.unit * gap
+            plan.a_bytes, plan.b_bytes = plan.sums + plan.mc * gap + dot_sums_bytes(plan), plan.unit * gap
             if plan.split == SPLIT_M:
                 plan.units, least = plan.m, MAX_DOTS
             elif plan.split == SPLIT_N:

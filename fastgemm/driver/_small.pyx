@@ -14,6 +14,8 @@ from fastgemm.driver.structs cimport call_t, cut, grid_t, plan_t
 cdef enum:
     MAX_TURNED = 32 << 10  # bytes of a copied B, as `fastgemm.problem.MAX_TURNED`
     FETCHED = 1 << 10     # bytes of an operand of one item up to which it is fetched by hand; 4 KiB: 32^3 f32 -15 %
+    MAX_WIDENED = 4 << 10   # bytes of a B whose rows are converted once for all of C's
+    LEAST_WIDENED = 64      # rows that it is worth it for
     MAX_BESIDE = 8        # vectors of a piece of C that is converted beside it
     AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
 
@@ -195,6 +197,75 @@ cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
         item.c += call.step_c
 
 
+cdef inline bint shares_vectors(const plan_t* plan, const call_t* call) noexcept nogil:
+    # Whether operands that must be converted are worth converting first: rows of C share vectors, and B is small.
+    cdef const kernels_t* t = plan.kernels
+    if t.plain == NULL or 2 * plan.n > t.length or plan.n == 1 or plan.n * plan.k * t.real_bytes > MAX_WIDENED \
+            or plan.m < LEAST_WIDENED:
+        return False
+    if call.offsets != NULL and call.offsets.zero != NULL and call.offsets.step:
+        return False
+    if call.cs_a == 1 or plan.k == 1:
+        return True
+    # Bytes have kernels of their own for rows that are adjacent.
+    return call.rs_a == 1 and t.narrow_columns[plan.n] == NULL
+
+
+cdef void widened(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
+    # A narrow output of such a type (262144 x 2 x 4, bytes on Zen 5: 450 us by rows of a vector each).
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t n = plan.n, k = plan.k, size = t.real_bytes, row, rows, p, j, most
+    cdef bint by_rows = call.cs_a == 1 or k == 1
+    cdef bint direct = plan.raw or not t.narrows
+    cdef char a_space[MAX_TURNED]
+    cdef char b_space[MAX_WIDENED]
+    cdef char c_space[MAX_TURNED]
+    cdef const offset_t* offsets = call.offsets if call.offsets != NULL else NO_OFFSETS
+    cdef offset_t of_b = offsets[1]
+    cdef unsigned int* numbers
+    cdef const char* a
+    cdef char* c
+    cdef call_t part = call[0]
+    cdef plan_t own = plan[0]
+    of_b.zero = NULL
+    for p in range(k):
+        t.widen(n, call.b + p * call.rs_b * t.ab_bytes, b_space + p * n * size, &of_b)
+        if offsets[1].zero != NULL:
+            numbers = <unsigned int*>b_space + p * n
+            for j in range(n):
+                numbers[j] -= <unsigned int>offsets[1].zero[j * offsets[1].step]
+    own.kernels, own.pack_b, own.raw = t.plain, False, False
+    part.offsets = NULL
+    part.a, part.b = a_space, b_space
+    part.rs_b, part.cs_b = n, 1
+    most = min(MAX_TURNED // (k * size), MAX_TURNED // (n * size))
+    # Whole vectors of rows, for those that are adjacent.
+    if most > t.length:
+        most -= most % t.length
+    row = row0
+    while row < row1:
+        rows = min(row1 - row, most)
+        a = call.a + row * call.rs_a * t.ab_bytes
+        c = call.c + row * call.rs_c * (size if direct else t.c_bytes)
+        part.rs_a, part.cs_a = k if by_rows else 1, 1 if by_rows else rows
+        if by_rows and (call.rs_a == k or rows == 1):
+            t.widen(rows * k, a, a_space, offsets)
+        elif by_rows:
+            for p in range(rows):
+                t.widen(k, a + p * call.rs_a * t.ab_bytes, a_space + p * k * size, offsets)
+        else:
+            for p in range(k):
+                t.widen(rows, a + p * call.cs_a * t.ab_bytes, a_space + p * rows * size, offsets)
+        own.m, own.rows = rows, cut(rows, own.mr)
+        part.c, part.rs_c = c if direct else <char*>c_space, call.rs_c if direct else n
+        small(&own, &part, 1, 0, rows, 0, 1)
+        if not direct and call.rs_c == n:
+            t.update(1, rows * n, c_space, rows * n, c, rows * n, 1, &call.store, 0, 0)
+        elif not direct:
+            t.update(rows, n, c_space, n, c, call.rs_c, 1, &call.store, 0, 0)
+        row += rows
+
+
 cdef void in_columns(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
     # A narrow output by columns (`problem.turns` makes such): rows of it beside each other first, then turned over.
     cdef const kernels_t* t = plan.kernels
@@ -226,6 +297,8 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef grid_t own_rows, own_vecs
     cdef stack_kernel_t whole
     cdef stack_t s
+    cdef call_t item
+    cdef Py_ssize_t _i
     cdef bint plain
     if plan.pack_b and call.cs_b != t.part:
         turned(plan, call, items, row0, row1, vec0, vec1)
@@ -240,6 +313,14 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
              and not call.store.conj)
     if t.converts and (call.cs_c != t.part or not plain):
         converted(plan, call, items, row0, row1, vec0, vec1, tail)
+        return
+    if t.converts and shares_vectors(plan, call):
+        item = call[0]
+        for _i in range(items):
+            widened(plan, &item, row0, row1)
+            item.a += call.step_a
+            item.b += call.step_b
+            item.c += call.step_c
         return
     if plain and call.rs_c == t.part != call.cs_c and items == 1 and plan.width == 1:
         in_columns(plan, call, row0, row1)

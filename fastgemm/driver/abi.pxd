@@ -44,7 +44,7 @@ cdef struct store_t:
     const void* bias            # one a column; NULL: none
     const float* scale          # as the epilogue's
     Py_ssize_t scale_step
-    # gemv of bytes: B's offsets (NULL: none), and the first column.
+    # gemv of bytes: B's offsets (NULL: none), and the first column.  Dot products: A's and B's.
     const offset_t* offset
     Py_ssize_t column           # of a quantised product too
 
@@ -150,10 +150,22 @@ ctypedef void (*gemv_t)(
     void* y, Py_ssize_t inc_y, const store_t* store) noexcept nogil
 
 # C (rows x n) = A (rows x k) @ B (k x n), added to C where beta_kind is not 0; the rows are those of the kernel.  A's
-# columns, B's rows and C's columns are adjacent, all are of the type that is computed with.  `k` counts components.
+# columns, B's rows and C's columns are adjacent, all are of the type that is computed with, or A and B as they are
+# stored (`dot_bytes`).  `k` counts components.  (Bytes: store.offset says of A's and of B's whether they have a sign;
+# what else it says is done afterwards, by `dot_settle_t`.)
 ctypedef void (*dots_t)(
     Py_ssize_t k, Py_ssize_t n, const void* a, Py_ssize_t rs_a, const void* b, Py_ssize_t cs_b,
     void* c, Py_ssize_t rs_c, const store_t* store) noexcept nogil
+
+# Sums of the bytes of `count` rows of A, or columns of B as those are multiplied.
+ctypedef void (*dot_sums_t)(
+    Py_ssize_t k, Py_ssize_t count, const void* x, Py_ssize_t step, const offset_t* offset, bint of_b,
+    unsigned int* out) noexcept nogil
+
+# What the offsets of A and B take from dot products of bytes over k steps; `row` and `column` are the first ones here.
+ctypedef void (*dot_settle_t)(
+    Py_ssize_t k, Py_ssize_t rows, Py_ssize_t n, const unsigned int* sums_a, const void* b, Py_ssize_t cs_b,
+    void* c, Py_ssize_t rs_c, const offset_t* offset, Py_ssize_t row, Py_ssize_t column) noexcept nogil
 
 # `count` equal products of one shape, whose sizes and strides inside a product are constants of the function:
 # C = A @ B, C not read.  Steps from one product to the next count bytes.
@@ -196,6 +208,9 @@ ctypedef void (*stack_kernel_t)(const stack_t* stack) noexcept nogil
 ctypedef void (*turn_t)(
     Py_ssize_t k, Py_ssize_t n, const void* b, Py_ssize_t cs, void* out, Py_ssize_t rs) noexcept nogil
 
+# A copy of `count` numbers as what is computed with, less the offset where there is one for all.
+ctypedef void (*widen_t)(Py_ssize_t count, const void* x, void* out, const offset_t* offset) noexcept nogil
+
 # A register-only loop of `rounds` times `accumulators` multiply-adds; returns their sum.
 ctypedef double (*peak_t)(Py_ssize_t rounds) noexcept nogil
 
@@ -223,8 +238,14 @@ cdef struct kernels_t:
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column (k up to GEMV_CHUNK where x is converted)
     dots_t dots[MAX_DOTS + 1]
     int dot_columns       # that a kernel takes at a time: a multiple for each of them
+    int dot_bytes         # of a component of A and B as they take it
+    dot_sums_t dot_sums   # of bytes; NULL: no corrections
+    dot_settle_t dot_settle
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
     turn_t turn                 # real types only
+    # Of a type that is converted to 4 bytes: how, and the kernels of what it becomes; else NULL.
+    widen_t widen
+    const kernels_t* plain
     stack_kernel_t whole        # rows of A, B and C are one vector, A's adjacent, a multiple of whole_rows of them
     int whole_rows
     # C's rows are at most half a vector wide and share vectors.  Index: components of a row; NULL: not narrow enough.

@@ -130,3 +130,8 @@ cdef inline grid_t some_panels(const grid_t* grid, Py_ssize_t first, Py_ssize_t 
 cdef inline Py_ssize_t row_gap(Py_ssize_t width, Py_ssize_t length) noexcept nogil:
     # Where the rows of a copied A lie: an odd number of vectors apart.
     return (ceil_div(width, length) | 1) * length
+
+
+cdef inline size_t dot_sums_bytes(const plan_t* plan) noexcept nogil:
+    # The end of a_bytes: sums of a block of rows of bytes.
+    return (plan.mc * 4 + 63) // 64 * 64
