@@ -41,6 +41,7 @@ SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjac
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
+FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 MANY_ROWS = 2048         # M from which on it never is
@@ -191,8 +192,11 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     # Rows of A that are adjacent in memory are one stream, however many (A transposed, 14x32 / 8x48 / 6x64 ms:
     # 100 x 100 x 100000 11.8 / 13.2 / 14.4, 64 x 64 x 100000 4.0 / 5.3 / 4.7, 200 x 200 x 50000 19.8 / 21.1 / 21.5).
     # Beside long rows of B it does not show (64 x 576 x 28000 10.5 / 9.6 / 10.1).
-    far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t"
-    row_bytes = 0 if problem.layout[0] == "t" and row_b <= SHORT_ROW else dt.real_bytes
+    # Nor of halves two a lane, which are half as many steps (bf16 2450 x 32 x 288, 32 of them, 14x32 3.6 ms, 8x48 5.2;
+    # 100000 x 32 x 144 1.31, 100000 x 64 x 144 times 6x64 1.11).
+    own = family(dt, tier) != "gemm"
+    far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t" and not own
+    row_bytes = 0 if own or (problem.layout[0] == "t" and row_b <= SHORT_ROW) else dt.real_bytes
     cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, far)
     cycles += begins
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
@@ -246,6 +250,17 @@ def _fits_l2(problem: Problem) -> bool:
     return problem.k * row <= cpu.caches().l2 * (0.5 if row % 4096 == 0 else 0.75)
 
 
+def _writes_most(problem: Problem, tier: registry.Isa) -> bool:
+    # Few steps of dot products, and long rows of C that share sets of L1, or come from memory: fewer of them at a time.
+    row = problem.row
+    dot = registry.DOTS.get((family(row, tier), registry.kernels_of(row, family(row, tier))))
+    row_c = problem.n * row.result_bytes
+    if dot is None or row_c < 4096:
+        return False
+    steps = -(-problem.k // dot.group)
+    return (steps <= 8 and row_c % 4096 == 0) or (steps <= 16 and problem.m * row_c > cpu.caches().l3)
+
+
 def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) -> tuple[int, int, int]:
     """Return MC, KC, NC from the cache sizes.
 
@@ -253,6 +268,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     a block of A (MC 48: 384 KiB) live in L2 together, and B's block (NC 512: 4 MiB) in L3.  f32 2048^3: KC 1024 90.6 %,
     2048 92.4 %; f64 4096^3: KC 1024 with MC 48 91.1 %, MC 24 92.3 %, MC 2048 below 85 %.  Where
     B must be packed for few rows, its panels are used once or twice, and narrow strips (2 NR) keep them in L2.
+    Where C is written after a few steps of dot products, two panels of rows at a time (bf16 255 x 2048 x 16 1.79, int8
+    1.60, int8 6308 x 1600 x 32 1.44, but bf16 255 x 2048 x 64 0.97, int8 92160 x 144 x 32 0.71).
     B in place: KC long rows of it are read side by side, 256 of them for up to 64 rows, 512 above; of short rows a
     quarter of L2 (two threads: 16 x 16 x 100000 KC 4096 366 GFLOP/s; 64 x 64 x 50000 1024 442, 256 369).
     """
@@ -274,6 +291,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         kc = max(least, min(4096, (l2 >> 2) // (row_b + beside)))
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
+    if _writes_most(problem, tier):
+        mc = min(mc, FEW_PANELS * mr)
     if pack == "none":
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
