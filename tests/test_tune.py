@@ -291,9 +291,16 @@ def test_blocks_of_equal_effect_are_one():
 
 
 def test_no_more_threads_than_pieces_of_work():
-    problem = Problem("f32", 3, 8, 2, threads=64)
-    space = Space(problem, start_for(problem))
-    assert max(c.threads for c in space.all()) == 2
+    problem = Problem("f32", 3, 8, 100_000, threads=64)
+    shared = {(c.threads, c.split) for c in Space(problem, start_for(problem)).all() if c.threads > 1}
+    assert max(threads for threads, split in shared if split == "m") == 2
+    assert {split for _, split in shared} == {"m", "k"}
+
+
+def test_no_team_for_what_takes_microseconds():
+    small, large = Problem("f32", 1, 64, 1216, threads=2), Problem("f32", 128, 128, 128, threads=2)
+    teams = [{config.threads for config in Space(p, Config("gemm", "v3", 6, 16)).all()} for p in (small, large)]
+    assert teams == [{1}, {1, 2}]
 
 
 def test_a_start_that_does_not_fit_is_refused():
