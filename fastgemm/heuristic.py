@@ -43,6 +43,8 @@ DEEP = 1024              # steps of k that a thread must have where threads shar
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
+# Of C, and steps of k, from which it is not where its rows are whole pages apart.
+PAGED_BYTES, PAGED_K = 3 << 20, 1024
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 MANY_ROWS = 2048         # M from which on it never is
 LOADS = 2                # vector loads a cycle
@@ -237,7 +239,14 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
     if problem.m > MANY_ROWS:
         return "b"
-    if problem.m <= FEW_ROWS or problem.n <= nr:
+    # Rows whole pages apart share sets of the caches and pages of the TLB; a copy pays where as many rows of A share it
+    # as make a C of 3 MiB (times in place, 32 / 64 / 96 / 128 rows by 16384 x 1152: f64 1.14 1.25 1.4 1.34, f32 1.01
+    # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12; 4096 x 4096: f32 0.86 0.91
+    # 0.96 0.99, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by
+    # 8192 x 512 0.95).
+    row_b = problem.n * size
+    paged = row_b % 4096 == 0 and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
+    if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
     return "none" if _fits_l2(problem) and problem.n * size % 4096 else "b"
