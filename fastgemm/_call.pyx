@@ -4,6 +4,8 @@
 driver's cache or, the first time, by way of `fastgemm.dispatch`, and runs it.
 """
 
+from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
+
 cimport numpy as cnp
 from numpy cimport npy_intp
 
@@ -11,9 +13,6 @@ from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.structs cimport call_t, letter, plan_t
-
-import sys
-from collections import namedtuple
 
 from fastgemm import dispatch, kernels, numpy_types, problem, registry
 
@@ -121,14 +120,11 @@ cdef int resolve_quietly(const key_t* key, plan_t* plan) noexcept with gil:
     try:
         return resolve(key, plan)
     except BaseException as error:
-        sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__))
+        PyErr_SetObject(type(error), error)
+        PyErr_WriteUnraisable("fastgemm: no plan for a product, NumPy computes it")
         return NO_KERNEL
     finally:
         fg_set_float_state(flags)
-
-
-_Unraisable = namedtuple("_Unraisable", "exc_type exc_value exc_traceback err_msg object",
-                         defaults=("fastgemm: no plan for a product, NumPy computes it", None))
 
 
 cdef int execute(const key_t* key, const call_t* call) noexcept nogil:

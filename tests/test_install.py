@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -352,6 +353,25 @@ def test_failure_half_way(monkeypatch: pytest.MonkeyPatch, seen: list[Problem]) 
         assert not fastgemm.is_installed()
         np.ones((3, 3)) @ np.ones((3, 3))
         assert seen == []
+
+
+def test_no_plan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where no plan can be made NumPy answers; Python's own hook, which takes only its own arguments, says why."""
+
+    def fails(found: Problem) -> None:
+        raise LookupError(f"nothing for {found.m} rows")
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    monkeypatch.setattr(dispatch, "plan_for", fails)
+    _plan.forget_plans()
+    a, b = integers((2, 31, 7), "f4", 1), integers((2, 7, 5), "f4", 2)
+    with fastgemm.installed():
+        assert np.array_equal(np.matmul(a, b), np.einsum("bik,bkj->bij", a, b))
+    _plan.forget_plans()
+    said = capfd.readouterr().err
+    assert "LookupError: nothing for 31 rows" in said
+    assert "fastgemm: no plan for a product, NumPy computes it" in said
+    assert "TypeError" not in said
 
 
 def test_failure_before(child: Child) -> None:
