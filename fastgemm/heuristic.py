@@ -188,9 +188,9 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     row_b = problem.n * dt.itemsize
     dense = (row_b <= DENSE_ROW and row_b % 64 == 0) or problem.k * row_b <= cpu.caches().l1d
     stream = STREAM_B if pack == "none" and not dense else 0.0
-    # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.  (From L3 the tile
-    # with the fewest passes wins, times 6x64: 10 x 2048 x 512 1.15, 10 x 4096 x 1000 1.19, 22 x 3072 x 1024 1.07, though
-    # 17 x 3072 x 1024 0.86; from memory 12 x 4096 x 4096 0.85.)
+    # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.  (From L3 the
+    # tile with the fewest passes wins, times 6x64: 10 x 2048 x 512 1.15, 10 x 4096 x 1000 1.19, 22 x 3072 x 1024 1.07,
+    # though 17 x 3072 x 1024 0.86; from memory 12 x 4096 x 4096 0.85.)
     distant = pack == "none" and row_b >= 4096 and problem.k * row_b > cpu.caches().l3 // 2
     begins = k * -(-vectors * lanes // nr) * FAR_ROW if distant else 0
     # Rows of A that are adjacent in memory are one stream, however many (A transposed, 14x32 / 8x48 / 6x64 ms:
@@ -288,8 +288,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     kc = max(128, min(2048, (l2 >> 7) // size))
     row_b = problem.n * size
     if pack == "none" and row_b >= 4096 and not _fits_l2(problem):
-        # As many streams of rows: their pages and lines must stay until the next panel (6x64, KC 512 times 256: 48 x 3072
-        # x 1024, whose B is in L3, 1.03, 48 x 4096 x 4096 0.98).
+        # As many streams of rows: their pages and lines must stay until the next panel (6x64, KC 512 times 256: 48 x
+        # 3072 x 1024, whose B is in L3, 1.03, 48 x 4096 x 4096 0.98).
         kc = 256 if problem.m <= 64 and problem.k * row_b > cpu.caches().l3 // 2 else 512
     elif pack != "none" and problem.layout[0] == "t":
         # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
