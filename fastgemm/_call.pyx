@@ -24,7 +24,8 @@ cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
 cdef npy_intp TURNED_FIRST = problem.TURNED_ROWS.start, TURNED_END = problem.TURNED_ROWS.stop
-cdef npy_intp DOT_FIRST = problem.DOT_ROWS.start, DOT_END = problem.DOT_ROWS.stop, DOT_BYTES = problem.DOT_BYTES
+cdef npy_intp DOT_FIRST = problem.DOT_ROWS.start, DOT_END = problem.DOT_ROWS.stop
+cdef npy_intp DOT_BYTES = 0      # problem.dot_bytes(), which asks the CPU (0.5 ms): not while the library is imported
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
@@ -149,7 +150,8 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY
+    global READY, DOT_BYTES
+    DOT_BYTES = problem.dot_bytes()
     kernels.active_isa()
     dispatch.tuned()
     READY = True

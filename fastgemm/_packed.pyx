@@ -143,8 +143,7 @@ cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const o
     if b.n == 1:
         call.cs_c = t.part
     call.store.alpha_is_one = True
-    find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), epilogue,
-         &plan)
+    find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), epilogue, &plan)
     call.finish, call.terms, call.store.terms = finish, terms, quant
     if finish != NULL:
         call.store.fused = (<const epilogue_t*>terms).fused

@@ -29,7 +29,6 @@ MAX_SUMS = 4 << 20
 # 350, 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_ROWS = range(9, 81)
 DOT_ROWS = range(10, 13)
-DOT_BYTES = cpu.caches().l3 // 2
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # The letter of a B that was packed beforehand (`fastgemm.pack`).
@@ -123,6 +122,11 @@ def transposed(problem: Problem) -> Problem:
     return replace(problem, m=problem.n, n=problem.m, layout=layout)
 
 
+def dot_bytes() -> int:
+    """Return the bytes of B up to which `DOT_ROWS` are dot products: half of L3."""
+    return cpu.caches().l3 // 2
+
+
 def turns(problem: Problem) -> bool:
     """Say whether the transposed output is computed although C is row-major (see `TURNED_ROWS`).
 
@@ -134,7 +138,7 @@ def turns(problem: Problem) -> bool:
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
     if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
         return False
-    dots = m in DOT_ROWS and size == 4 and n * k * size <= DOT_BYTES
+    dots = m in DOT_ROWS and size == 4 and n * k * size <= dot_bytes()
     return m in TURNED_ROWS and n >= TURNED_RATIO * m and k >= TURNED_K and not dots
 
 
