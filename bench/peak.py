@@ -76,7 +76,7 @@ def _real(dtype: str, family: str) -> str:
     row = registry.dtype(dtype)
     if family != "gemm":
         return row.name
-    return next(r.name for r in registry.DTYPES if r.parts == 1 and r.real_bytes == row.real_bytes)
+    return row.kernels or (row.lane if row.parts == 2 else row.name)
 
 
 def _together(dtype: str, isa: str, iterations: int, threads: int, family: str) -> float:

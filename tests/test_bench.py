@@ -183,10 +183,11 @@ class TestFigures:
         assert stats.duration(seconds) == text
 
     def test_goals_of_squares(self) -> None:
-        assert squares.goal("float32", "v4", 1) == 92
-        assert squares.goal("float32", "v3", 1) == 88
-        assert squares.goal("complex64", "v4", 2) == 85
-        assert squares.goal("float32", "v2", 1) is None
+        assert squares.goal("float32", "v4", 1, 512) == 92
+        assert squares.goal("float32", "v4", 1, 1024) == 94
+        assert squares.goal("float32", "v3", 1, 1024) == 88
+        assert squares.goal("complex64", "v4", 2, 1024) == 85
+        assert squares.goal("float32", "v2", 1, 512) is None
 
 
 class TestReports:
