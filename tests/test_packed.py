@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import pytest
 from oracle import assert_close, integers, normal
 
 import fastgemm
-from fastgemm import _packed, kernels, packed, registry
+from fastgemm import _packed, dispatch, kernels, packed, registry
+from fastgemm.problem import Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
@@ -233,3 +235,21 @@ def test_many_threads_share_one() -> None:
     for member in team:
         member.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64", "bfloat16", "int8"])
+def test_every_order_of_blocks(tier: registry.Isa, name: str) -> None:
+    """Several passes over each panel, which fetch what is read next: in blocks of k and of one, two or all panels."""
+    m, n, k = 37, 330, 300
+    a, b = integers((m, k), name, 1), integers((k, n), name, 2)
+    made = fastgemm.pack(b, rows=m)
+    result = "int32" if name == "int8" else None
+    want = np.matmul(a, b, dtype=result)
+    row = registry.dtype("i8_i32" if result else b.dtype.name)
+    for threads in (1, 2):
+        problem = Problem(row.name, m, n, k, layout="np", threads=threads)
+        config = dispatch.resolve(problem).config
+        for kc, panels in itertools.product((128, 160, 400), (1, 2, 100)):
+            blocks = config.replace(kc=kc, nc=config.nr * panels, mc=config.mr * 3)
+            with fastgemm.threads(threads), dispatch.forced(blocks):
+                np.testing.assert_array_equal(made.product(a, None, result), want)

@@ -78,13 +78,14 @@ cdef extern from *:
 # Lanes of B past b_tail repeat its last column, so that they raise no floating-point
 # flag which a live column does not raise; lanes of C past c_tail are neither read nor written.
 # B's and C's columns must be adjacent; A may have any strides (dot products count them in bytes).
-# `ahead` components further on in each row of B lies what the next call reads: it is prefetched (0: nothing to fetch).
+# Prefetched is what begins `ahead` components behind B's first row, as much in a step as a row has, `pace` components
+# further on in each: what is read soon (0 and rs_b: nothing, for that is B itself).
 ctypedef void (*micro_t)(
     Py_ssize_t k,
     const void* a, Py_ssize_t rs_a, Py_ssize_t cs_a,
     const void* b, Py_ssize_t rs_b,
     void* c, Py_ssize_t rs_c,
-    int b_tail, int c_tail, Py_ssize_t ahead, const store_t* store) noexcept nogil
+    int b_tail, int c_tail, Py_ssize_t ahead, Py_ssize_t pace, const store_t* store) noexcept nogil
 
 # A copy of rows x k of A.  The driver copies rows as they are (cs_out == part, rows an odd number of lines apart so
 # that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part)
