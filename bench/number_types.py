@@ -71,7 +71,7 @@ def best(call: Callable[[], object], seconds: float) -> float:
 def undisturbed(call: Callable[[], object], seconds: float) -> float:
     """Return the least time of a call, measured again where its team rested meanwhile.
 
-    A team that was slower than one thread, as another process had a core, rests up to 0.64 s: longer than a sample,
+    A team that was slower than one thread, as another process had a core, rests up to 0.16 s: longer than a sample,
     which then says half the rate (int8 44 %, uint8 to int32 55 % of a peak of which they reach 90).
     """
     for _ in range(5):
@@ -79,7 +79,7 @@ def undisturbed(call: Callable[[], object], seconds: float) -> float:
         took = best(call, seconds)
         if _team.rests() == before:
             break
-        time.sleep(0.7)
+        time.sleep(0.2)
     return took
 
 

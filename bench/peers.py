@@ -89,6 +89,10 @@ class Library:
         """
         raise NotImplementedError
 
+    def ready(self) -> bool:
+        """Whether a call now would use all threads that it may."""
+        return True
+
 
 def _asking(
     matmul: Callable[..., Any], a: np.ndarray, out: np.ndarray | None, result: np.dtype[Any] | None
@@ -129,6 +133,12 @@ class FastGemm(Library):
         import fastgemm
 
         return Bound(_asking(fastgemm.matmul, a, out, result), a, b, as_is)
+
+    def ready(self) -> bool:
+        """Not while calls go on with one thread, because another process had a core when they used more."""
+        from fastgemm.driver import _team
+
+        return not _team.resting()
 
 
 class NumPy(Library):

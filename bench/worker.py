@@ -31,6 +31,8 @@ ROTATE_MOST = 4096
 CHUNKS = 5
 # With threads, this long a warm-up lets the scheduler spread them over the cores again.
 WARM_SECONDS = 0.03
+# And this long at most it waits for a team that rests (`fastgemm/driver/threads.pxd`: 0.16 s at a time).
+REST_SECONDS = 0.5
 
 
 class Session:
@@ -106,10 +108,10 @@ class Session:
         return self.loops
 
     def _warm(self) -> None:
-        """Call until threads are awake and caches are full."""
+        """Call until threads are awake, none of the library's own rests goes on, and caches are full."""
         end = time.perf_counter() + (WARM_SECONDS if self.threads > 1 else 0.0)
         self._run(max(1, self.loops // 10))
-        while time.perf_counter() < end:
+        while time.perf_counter() < end or (not self.peer.ready() and time.perf_counter() < end + REST_SECONDS):
             self._run(max(1, self.loops // 10))
 
     def _run(self, loops: int) -> float:

@@ -14,7 +14,7 @@ from fastgemm.driver.pieces cimport fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
-    fg_is_orphan, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_done, fg_team_open,
+    fg_clock, fg_is_orphan, fg_member_done, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_open,
     fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
 )
 
@@ -186,6 +186,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
     cdef Py_ssize_t taken = 0, halves = symmetric_pieces(plan, call), done
     cdef Py_ssize_t total = threads if plan.split == SPLIT_K else halves if halves else plan.units * plan.batch
     cdef int id, size
+    cdef double started
     cdef char* space
     cdef char* callers = NULL
     if bytes + partials:
@@ -200,6 +201,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         fg_worker_enter(&team, id)
         space = NULL
         done = 0
+        started = fg_clock()
         if bytes:
             # The caller's own is in use already: asking again must not move it.
             space = callers if id == 0 else <char*>fg_workspace(bytes)
@@ -211,8 +213,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
                 done = symmetric_runs(plan, call, space, &taken, halves)
             else:
                 done = member_runs(plan, call, space, &taken, size)
-        if id == 0:
-            fg_team_done(&team, <double>done / <double>total)
+        fg_member_done(&team, started, <double>done / <double>total)
         if plan.split == SPLIT_K:
             fg_barrier()
             sum_of_parts(plan, call, callers + bytes, threads, share(plan.m, id, size), share(plan.m, id + 1, size))
@@ -277,6 +278,7 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
     cdef fg_team team
     cdef Py_ssize_t taken = 0, done
     cdef int id, size
+    cdef double started
     cdef char* space
     cdef char* callers = <char*>fg_workspace(bytes)
     if callers == NULL:
@@ -292,12 +294,12 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         size = fg_team_size()
         fg_worker_enter(&team, id)
         done = 0
+        started = fg_clock()
         # The caller's own is in use already: asking again must not move it.
         space = callers if id == 0 else <char*>fg_workspace(bytes)
         if space != NULL:
             done = member_items(run, work, space, &taken, total, size)
-        if id == 0:
-            fg_team_done(&team, <double>done / <double>total)
+        fg_member_done(&team, started, <double>done / <double>total)
         fg_worker_leave(&team, id)
     fg_team_close(&team)
     return 0
@@ -310,6 +312,11 @@ cdef void run_inside(const plan_t* plan, const call_t* call, char* space) noexce
 def rests():
     """How often calls have gone on with one thread for a while because a team was slower than that."""
     return fg_rests()
+
+
+def resting():
+    """Whether calls go on with one thread at the moment."""
+    return fg_resting()
 
 
 def rest(double seconds):

@@ -13,10 +13,12 @@ Binding
     the cores that the caller may use, beginning behind the one where the caller runs: 0.5 ms.  The
     caller's own mask is never touched.  OMP_PROC_BIND, GOMP_CPU_AFFINITY or FASTGEMM_BIND=0 leave it to the user.
 Rest
-    The end of a region waits for every worker, also for one that is not running because another process has its core:
-    calls of 0.1 ms then take 4 to 16.  When teams were slower than the caller would have been alone, twice in a row,
-    calls do without one for a while: 20 ms, twice as long each time it happens again, at most 640, half as long when a
-    team paid.  The result is the same to the bit.
+    The begin and the end of a region wait for every thread, also for one that is not running because another process,
+    or another thread of the team, has its core: calls of 0.1 ms then take 4 to 16.  Whoever takes work says how long
+    all of it would have taken that thread alone; where the team was slower than the fastest of them, twice in a row,
+    calls do without one for a while: 20 ms, twice as long each time it happens again, at most 160, half as long when a
+    team paid.  The result is the same to the bit.  (The caller's own figure is not enough: where it shares its core
+    with a worker, the worker has done everything before the caller's next slice, and calls of 1 ms took 8, for ever.)
 Fork
     A child has libgomp's records of a team but not its threads, and would wait for them
     for ever.  Once this process has had a team, its children compute with one thread.
@@ -42,7 +44,7 @@ cdef extern from *:
     /* Seconds.  A process that takes a core away holds it for 3 to 16 ms at a time; waking a worker takes under 0.1. */
     #define REST_WAIT 1e-3
     #define REST_LEAST 20e-3
-    #define REST_MOST 640e-3
+    #define REST_MOST 160e-3
 
     /* ---- workspaces ---- */
     static __thread void *fg_space = NULL;
@@ -94,8 +96,8 @@ cdef extern from *:
         unsigned state;     /* the caller's modes and flags on entry */
         unsigned flags;     /* those of the workers, gathered */
         int cpu;
-        double opened, done;    /* when, and when the caller had no more to do */
-        double alone;           /* how long all of it would take the caller by itself */
+        double opened;
+        double alone;       /* how long all of it would take the fastest of the team by itself */
     } fg_team;
 
     static double fg_rest_until = 0, fg_rest_length = 0;
@@ -125,12 +127,16 @@ cdef extern from *:
     #else
         team->cpu = 0;
     #endif
+        team->alone = 1e9;
         team->opened = fg_clock();
     }
-    /* The caller finds no more work, having done `part` of all. */
-    static void fg_team_done(fg_team *team, double part) {
-        team->done = fg_clock();
-        team->alone = part > 0 ? (team->done - team->opened) / part : 1e9;
+    /* A member finds no more work, having done `part` of all since it started. */
+    static void fg_member_done(fg_team *team, double started, double part) {
+        double alone, known = fg_read(&team->alone);
+        if (part <= 0) return;
+        alone = (fg_clock() - started) / part;
+        while (alone < known &&
+               !__atomic_compare_exchange(&team->alone, &known, &alone, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     }
     static void fg_worker_enter(fg_team *team, int id) {
         if (id == 0) return;
@@ -152,11 +158,11 @@ cdef extern from *:
     static void fg_team_close(fg_team *team) {
         double now = fg_clock(), length;
         if (team->flags) fg_set_float_state(fg_float_state() | team->flags);
-        if (now - team->done < REST_WAIT) {
+        if (now - team->opened < team->alone) {
             length = fg_read(&fg_rest_length) / 2;
             if (length > 0) fg_write(&fg_rest_length, length < REST_LEAST / 2 ? 0 : length);
             if (fg_late) fg_late = 0;
-        } else if (now - team->opened > team->alone) {
+        } else if (now - team->opened > team->alone + REST_WAIT) {
             length = 2 * fg_read(&fg_rest_length);
             /* A worker that slept for long may be late once: a virtual core takes a while to come back. */
             if (length == 0 && !fg_late) {
@@ -182,7 +188,7 @@ cdef extern from *:
     void* fg_workspace(size_t) nogil
     const int fg_is_orphan
     void fg_team_open(fg_team*) nogil
-    void fg_team_done(fg_team*, double) nogil
+    void fg_member_done(fg_team*, double, double) nogil
     double fg_clock() nogil
     bint fg_resting() nogil
     long fg_rests() nogil
