@@ -57,7 +57,7 @@ NUMPY_MACROS = [
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
-DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "dots", "team", "plan"))
+DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "dots", "strips", "team", "plan"))
 CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources

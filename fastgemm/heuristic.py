@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from . import cpu, heuristic_dots, heuristic_small, kernels, registry
+from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, kernels, registry
 from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
@@ -83,8 +83,10 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     tier = isa or kernels.active_isa()
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
-    dots = family(problem.row, tier) != "gemm"
-    own = heuristic_dots.config(problem, tier, dots) or heuristic_small.config(problem, tier, dots)
+    blocked = family(problem.row, tier)
+    dots = blocked != "gemm"
+    own = heuristic_dots.config(problem, tier, dots) or heuristic_strips.config(problem, tier, blocked)
+    own = own or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
     if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):

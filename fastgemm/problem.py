@@ -271,7 +271,11 @@ class Config:
         if packed and (why := self._misfit_packed(dt, problem)):
             return why
         if self.family not in ("gemv", "small", "dots"):
-            if dt.converts and (self.pack == "none" or (self.pack == "b" and not registry.in_place(self.family, dt))):
+            strip = self.pack == "none" and not packed and registry.strips(self.family, dt)
+            if strip and (problem.layout[1] != "n" or problem.m > registry.STRIP_ROWS):
+                return f"B in place takes at most {registry.STRIP_ROWS} rows of A, and adjacent columns"
+            packs = ("none", "b", "ab") if strip else ("b", "ab") if registry.in_place(self.family, dt) else ("ab",)
+            if dt.converts and self.pack not in packs:
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] not in ("n", PACKED) and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
@@ -281,6 +285,10 @@ class Config:
             rows = min(self.mc, problem.m) + self.mr if packs_a else 0
             columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
             bytes_of_blocks = (rows + (0 if packed else columns)) * min(self.kc, problem.k) * dt.itemsize
+            if strip:
+                # All of A, and sums.
+                rows = registry.STRIP_ROWS + 1
+                bytes_of_blocks = rows * (problem.k * dt.itemsize + min(self.nc, problem.n) * dt.real_bytes)
             if dt.narrows and self.kc < problem.k:
                 bytes_of_blocks += max(MAX_SUMS, self.mr * columns * dt.itemsize)
             if bytes_of_blocks > MAX_WORKSPACE:

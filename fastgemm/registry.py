@@ -199,6 +199,9 @@ WHOLE_TILES = {"v2": ((6, 2),), "v3": ((6, 2),), "v4": ((6, 4),)}
 DOT_ROWS = 4
 DOT_COLUMNS = {16: {1: (4, 4, 2, 2), 2: (4, 2, 1, 1)}, 32: {1: (6, 6, 6, 6), 2: (3, 3, 3, 3)}}
 
+# Dot products of few rows by a B that is read as it lies: the most rows of A at a time.
+STRIP_ROWS = 8
+
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
@@ -419,6 +422,21 @@ def in_place(family_name: str, dt: DType) -> bool:
     """Whether a family of the gemm template reads an A whose columns are adjacent as it lies."""
     dot = DOTS.get((family_name, kernels_of(dt, family_name)))
     return dot.in_place if dot else not dt.converts
+
+
+def strips(family_name: str, dt: DType) -> bool:
+    """Whether a family of dot products has kernels that read a B with adjacent columns as it lies, for few rows."""
+    return bool(family(family_name).tiers) and (family_name, kernels_of(dt, family_name)) in DOTS
+
+
+def strip_groups(dt: DType, tier: Isa, rows: int) -> int:
+    """Return how many groups of rows of B such a kernel for some rows of A takes in one pass over its sums.
+
+    So many streams of reads, and as many fewer loads and stores of sums.
+    """
+    if tier.registers < 32:
+        return 1
+    return 2 if dt.stored_bytes == 1 and rows <= 2 else 4
 
 
 def computes(family_name: str, dt: DType) -> bool:

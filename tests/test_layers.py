@@ -18,7 +18,7 @@ LAYERS = (
     ("registry", "version"),
     ("cpu",),
     ("problem", "numpy_types", "special_shapes"),
-    ("heuristic_small", "heuristic_dots"),
+    ("heuristic_small", "heuristic_dots", "heuristic_strips"),
     ("driver",),
     ("kernels",),
     ("heuristic", "database", "untuned", "special"),

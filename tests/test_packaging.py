@@ -74,7 +74,7 @@ def names(command: Any) -> set[str]:
     return {ext.name for ext in command.extensions}
 
 
-DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "dots", "small", "team", "plan")}
+DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "dots", "strips", "small", "team", "plan")}
 CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
 RUNTIME = {f"fastgemm._{name}" for name in CALLS} | DRIVER
 

@@ -63,6 +63,9 @@ def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Co
         ("gemm", "ab"),
     ):
         made.append(Config(family, tier.name, *((0, 0) if family in ("gemv", "dots") else (mr, nr)), pack=pack))
+    own = heuristic.family(dt, tier)
+    if registry.strips(own, dt):
+        made.append(Config(own, tier.name, mr, nr, pack="none"))
     return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]
 
 
@@ -84,6 +87,7 @@ def test_no_byte_beside_operands(
         *itertools.product((1, 3, mr + 1), (1, 3, lanes + 1, nr + 2), (1, 3, 21)),
         (1, 5, 65),
         (1, 4, 200),
+        (2, 131, 6),
         (35, 2, 2),
     ]
     for (m, n, k), letters in itertools.product(sizes, ("nn", "tn", "nt", "tt")):

@@ -94,6 +94,39 @@ def test_small_products(tier: str, kind_a: str, kind_b: str) -> None:
                 assert np.array_equal(got, wide(stack) @ wide(b, columns))
 
 
+STRIPS = [param for param in configs() if registry.strips(param.values[0], registry.dtype("i8_i32"))]
+
+
+@pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
+@pytest.mark.parametrize(("family", "isa"), STRIPS)
+def test_few_rows_by_a_matrix_in_place(family: str, isa: str, kind_a: str, kind_b: str) -> None:
+    """Strips of columns, ends of k and of rows, threads, zero points of rows and columns, sums that become bytes."""
+    sizes = [(1, 1, 1), (2, 3, 1), (3, 70, 63), (4, 64, 16), (8, 200, 129), (5, 530, 61), (7, 129, 300), (6, 65, 33)]
+    mr, nr = registry.tiles(registry.dtype("i8_i32"), registry.isa(isa))[0]
+    for (m, n, k), order, (split, threads) in itertools.product(sizes, "CF", (("n", 1), ("n", 2), ("m", 2), ("k", 2))):
+        a, b = full((m, k), kind_a, 1).copy(order), full((k, n), kind_b, 2)
+        rows, columns = full((m,), kind_a, 3), full((n,), kind_b, 4)
+        plain, full_range = wide(a) @ wide(b), wide(a, rows[:, None]) @ wide(b, columns)
+        with (
+            dispatch.forced(Config(family, isa, mr, nr, nc=256, pack="none", split=split, threads=threads)),
+            fastgemm.threads(2),
+        ):
+            assert np.array_equal(fastgemm.matmul(a, b, dtype=np.int32), plain)
+            assert np.array_equal(fastgemm.matmul_integer(a, b, rows, columns), full_range)
+            assert np.array_equal(fastgemm.matmul_integer(a, b, rows[0]), wide(a, rows[:1]) @ wide(b))
+            assert np.array_equal(fastgemm.matmul_integer(a, b, None, columns[0]), wide(a) @ wide(b, columns[:1]))
+            out = np.zeros((m, 2 * n), np.int32)[:, ::2]
+            assert np.array_equal(fastgemm.matmul(a, b, out=out, dtype=np.int32), plain)
+            scale = np.geomspace(1e-3, 1e-2, n).astype("f4")
+            y = fastgemm.qlinear_matmul(a, np.float32(0.5), rows, b, scale, columns, np.float32(2), np.uint8(3))
+            wanted = np.rint(full_range * (np.float32(0.5) * scale / np.float32(2)).astype("f8") + 3)
+            assert np.array_equal(y, wanted.clip(0, 255).astype("u1"))
+        stack = np.stack([a, a[::-1], a])
+        with dispatch.forced(Config(family, isa, mr, nr, nc=256, pack="none")):
+            got = fastgemm.matmul_integer(stack, np.stack([b, b, b]), None, columns)
+            assert np.array_equal(got, wide(stack) @ wide(b, columns))
+
+
 @pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 def test_rows_of_both_operands(tier: str, kind_a: str, kind_b: str) -> None:
@@ -362,6 +395,28 @@ def test_native_bfloat16_accuracy() -> None:
     special = np.array([[np.inf, 1.0], [np.nan, 1.0]], kind)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(fastgemm.matmul(special, b[:2]), special.astype("f4") @ b[:2].astype("f4"))
+
+
+@pytest.mark.skipif(not kernels.has("bf16", "v4"), reason="the CPU's own products of bfloat16")
+@pytest.mark.parametrize("out", ["bfloat16", "float32"])
+def test_native_bfloat16_in_place(out: str) -> None:
+    """Few rows by a matrix that is not copied: the bits of a copy in one block, infinities and all, and a bias."""
+    kind = ml_dtypes.bfloat16
+    mr, nr = registry.tiles(registry.dtype("bf16"), registry.isa("v4"))[0]
+    rng = np.random.default_rng(0)
+    sizes = [(1, 5, 1), (2, 3, 1), (3, 70, 63), (4, 64, 64), (8, 200, 129), (5, 530, 301), (6, 33, 2), (7, 32, 8)]
+    for m, n, k in sizes:
+        a, b = rng.standard_normal((m, k)).astype(kind), rng.standard_normal((k, n)).astype(kind)
+        b[0, 0], b[-1, n // 2] = np.inf, np.nan
+        got = []
+        for config in (Config("bf16", "v4", mr, nr, nc=64, pack="none"), Config("bf16", "v4", mr, nr, pack="b")):
+            with dispatch.forced(config), np.errstate(all="ignore"):
+                got.append(fastgemm.matmul(a, b, dtype=out))
+                if out == "bfloat16":
+                    got.append(fastgemm.linear(a, b.T, rng.standard_normal(n).astype(kind) * 0 + 1, activation="relu"))
+        half = len(got) // 2
+        for mine, copied in zip(got[:half], got[half:], strict=True):
+            assert np.array_equal(mine.view("u1"), copied.view("u1"))
 
 
 @pytest.mark.parametrize(("real", "number"), [("f4", "c8"), ("f8", "c16")])

@@ -3,6 +3,8 @@
     _plan.pyx      loaded kernels, the plan cache, Plan
     _team.pyx      the split of a call over threads
     _loops.pyx     the blocked loops around the kernels
+    _dots.pyx      those of operands that both lie along k
+    _strips.pyx    those of few rows by a B in place
     _symmetric.pyx a @ a.T: half of them
     threads.pxd    what an OpenMP region needs around it: workspaces, binding, fork guard
     abi.pxd        the C functions that a kernel module provides

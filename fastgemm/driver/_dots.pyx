@@ -15,7 +15,7 @@ are widened by copying both.
 
 from libc.string cimport memcpy
 
-from fastgemm.driver.abi cimport MAX_DOTS, kernels_t, offset_t, store_t, update_t
+from fastgemm.driver.abi cimport MAX_DOTS, kernels_t, store_t, update_t
 from fastgemm.driver.structs cimport (
     DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, grid_t, plan_t, row_gap, share,
 )
@@ -26,7 +26,6 @@ cdef enum:
     A_PAYS = 32             # columns that use a copy of A
 
 # Of bytes of which a call says nothing: signed ones, and nothing is subtracted.
-cdef offset_t[2] NO_OFFSETS
 NO_OFFSETS[0].zero = NO_OFFSETS[1].zero = NULL
 NO_OFFSETS[0].step = NO_OFFSETS[1].step = NO_OFFSETS[0].is_unsigned = NO_OFFSETS[1].is_unsigned = 0
 
@@ -102,7 +101,8 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
                                    y + (r * rs_y + j * t.part) * size, rs_y, &store)
                         r += mr
                     if t.dot_settle != NULL:
-                        t.dot_settle(kc, rows, nr, a_sums, b, cs_b, y + j * size, rs_y, store.offset, row, col + j)
+                        t.dot_settle(kc, rows, nr, a_sums, b, cs_b, NULL, y + j * size, rs_y, store.offset, row,
+                                     col + j)
                     j += nr
                 store.beta_kind = 1
             if call.finish != NULL:

@@ -6,12 +6,13 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from fastgemm.driver.abi cimport (
-    GEMV_CHUNK, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_VECTORS, kernels_t, offset_t, special_t,
+    GEMV_CHUNK, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_STRIP, MAX_VECTORS, kernels_t, offset_t, special_t,
 )
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K,
     SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, dot_sums_bytes, letter, plan_t, row_gap,
+    strip_gap, strip_words,
 )
 
 import numpy as np
@@ -38,6 +39,7 @@ cdef enum:
     GRAIN = 4000000
     GEMV_GRAIN = 4000000
     FAR_ROW_BYTES = 1536
+    STRIP_VECTORS = 64      # of C, at least, in a piece of a B that is read in place: rows of 1 KiB
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------------
@@ -77,6 +79,10 @@ def add_kernels(int level, int family, object capsule):
                 tier = &TABLES[level][0][d]
                 tier.dots[i], tier.dot_columns, tier.dot_bytes = s.dots[i], s.dot_columns, s.dot_bytes
                 tier.dot_sums, tier.dot_settle = s.dot_sums, s.dot_settle
+                t.dot_sums, t.dot_settle = s.dot_sums, s.dot_settle
+        for i in range(MAX_STRIP + 1):
+            if s.strips[i] != NULL:
+                t.strips[i] = s.strips[i]
         if s.widen != NULL:
             t.widen = s.widen
             t.plain = &TABLES[level][0][registry.dtype(registry.DTYPES[d].lane).code]
@@ -346,6 +352,16 @@ cdef class Plan:
             if plan.family == FAMILY_SMALL or plan.split == SPLIT_K or t.appended and plan.kc < steps:
                 raise ValueError("a B that is packed is read by whole blocks, by threads that share neither k nor sums")
             plan.ready = steps + t.appended
+        plan.strips = own and not plan.pack_b and not ready
+        if plan.strips:
+            plan.ncv = ceil_div(plan.ncv, t.group) * t.group
+            plan.a_bytes = (strip_words(plan) + MAX_STRIP * strip_gap(plan)) * t.real_bytes
+            if plan.split == SPLIT_M:
+                plan.units, least = plan.m, plan.m
+            elif plan.split == SPLIT_N:
+                plan.units, least = vectors, STRIP_VECTORS
+            plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
+            return
         plan.direct = (not plan.pack_b and not ready and plan.kc == plan.k and plan.mc >= plan.m
                        and plan.ncv == vectors and (plan.threads == 1 or plan.split == SPLIT_BATCH))
         plan.whole = (plan.pack_b and plan.kc == steps and plan.mc >= plan.m and plan.ncv == vectors

@@ -11,6 +11,7 @@ cdef enum:
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
+    MAX_STRIP = 9      # rows of A beside a B in place, and one of ones
     GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
 
 cdef enum:
@@ -164,9 +165,18 @@ ctypedef void (*dot_sums_t)(
     unsigned int* out) noexcept nogil
 
 # What the offsets of A and B take from dot products of bytes over k steps; `row` and `column` are the first ones here.
+# `sums_b` are those of B's columns; NULL: they are made of B.
 ctypedef void (*dot_settle_t)(
     Py_ssize_t k, Py_ssize_t rows, Py_ssize_t n, const unsigned int* sums_a, const void* b, Py_ssize_t cs_b,
-    void* c, Py_ssize_t rs_c, const offset_t* offset, Py_ssize_t row, Py_ssize_t column) noexcept nogil
+    const unsigned int* sums_b, void* c, Py_ssize_t rs_c, const offset_t* offset, Py_ssize_t row,
+    Py_ssize_t column) noexcept nogil
+
+# sums (rows x n) += A (rows x k) @ B (k x n); the rows are those of the kernel.  A's rows are words, what fills up the
+# last one 0, and `rs_a` counts words; B's columns are adjacent, its rows `rs_b` bytes apart; sums are of the type that
+# is computed with, and have room for a multiple of `group` vectors.  (Bytes: as for `dots_t`.)
+ctypedef void (*strip_t)(
+    Py_ssize_t k, Py_ssize_t n, const void* a, Py_ssize_t rs_a, const void* b, Py_ssize_t rs_b,
+    void* sums, Py_ssize_t rs_sums, const store_t* store) noexcept nogil
 
 # `count` equal products of one shape, whose sizes and strides inside a product are constants of the function:
 # C = A @ B, C not read.  Steps from one product to the next count bytes.
@@ -242,6 +252,7 @@ cdef struct kernels_t:
     int dot_bytes         # of a component of A and B as they take it
     dot_sums_t dot_sums   # of bytes; NULL: no corrections
     dot_settle_t dot_settle
+    strip_t strips[MAX_STRIP + 1]
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
     turn_t turn                 # real types only
     # Of a type that is converted to 4 bytes: how, and the kernels of what it becomes; else NULL.

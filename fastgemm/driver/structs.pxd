@@ -1,6 +1,6 @@
 """The values that the driver's modules pass to each other, and the arithmetic of cutting a length into parts."""
 
-from fastgemm.driver.abi cimport finish_t, kernels_t, offset_t, special_t, store_t
+from fastgemm.driver.abi cimport MAX_STRIP, finish_t, kernels_t, offset_t, special_t, store_t
 
 cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
@@ -42,6 +42,7 @@ cdef struct plan_t:
     int family                  # index in registry.FAMILIES
     int mr, nv                  # register tile: rows, vectors
     bint pack_a, pack_b
+    bint strips                 # dot products with B in place
     # B is panels already, of all of k, one after the other as `vectors` cuts them: so many steps each with what packing
     # appends (0: B is a matrix).  Pieces of columns begin where panels do.
     Py_ssize_t ready
@@ -135,3 +136,15 @@ cdef inline Py_ssize_t row_gap(Py_ssize_t width, Py_ssize_t length) noexcept nog
 cdef inline size_t dot_sums_bytes(const plan_t* plan) noexcept nogil:
     # The end of a_bytes: sums of a block of rows of bytes.
     return (plan.mc * 4 + 63) // 64 * 64
+
+
+cdef inline Py_ssize_t strip_words(const plan_t* plan) noexcept nogil:
+    # The beginning of the workspace: A, and a row of ones.
+    return MAX_STRIP * row_gap(ceil_div(plan.k, plan.kernels.group) + plan.kernels.appended, plan.kernels.length)
+
+
+cdef inline Py_ssize_t strip_gap(const plan_t* plan) noexcept nogil:
+    # Components from one row of a strip's sums to the next: 512 bytes beyond a page, so that what is loaded of one row
+    # is never a page's length from what has just been stored of another, which the CPU takes for the same address.
+    cdef Py_ssize_t size = plan.kernels.real_bytes
+    return (ceil_div(plan.ncv * plan.kernels.length * size - 512, 4096) * 4096 + 512) // size

@@ -1,6 +1,8 @@
 """Numbers of k side by side in 32 bits, as dot products read them: 4 bytes (``1``) or 2 halves (``2``) in a lane.
 
-``woven`` takes the numbers from rows of a matrix whose columns are adjacent (a number of each of 4 or 2 rows),
+``woven`` takes the numbers from rows of a matrix whose columns are adjacent (a number of each of 4 or 2 rows).
+``bytes`` and ``pairs`` weave whole vectors of rows, which takes a quarter of the loads and leaves the columns in an
+order of their own (``columns_in_order``).
 ``turned`` copies a square of words from columns whose numbers lie together (``turned_words``), or rows that lie as
 columns do (``turned_rows``).  ``some`` and ``part`` read live numbers alone
 and give 0 for the others.  Every byte is xored with one of `flip`, which is how its sign changes.
@@ -170,11 +172,15 @@ cdef extern from *:
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
     static inline vi32 pairs_low(vi16 x, vi16 y) { return (vi32)_mm512_unpacklo_epi16((__m512i)x, (__m512i)y); }
     static inline vi32 pairs_high(vi16 x, vi16 y) { return (vi32)_mm512_unpackhi_epi16((__m512i)x, (__m512i)y); }
+    static inline vi32 bytes_low(vi32 x, vi32 y) { return (vi32)_mm512_unpacklo_epi8((__m512i)x, (__m512i)y); }
+    static inline vi32 bytes_high(vi32 x, vi32 y) { return (vi32)_mm512_unpackhi_epi8((__m512i)x, (__m512i)y); }
     #define FG_BACK_0 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23
     #define FG_BACK_1 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
     static inline vi32 pairs_low(vi16 x, vi16 y) { return (vi32)_mm256_unpacklo_epi16((__m256i)x, (__m256i)y); }
     static inline vi32 pairs_high(vi16 x, vi16 y) { return (vi32)_mm256_unpackhi_epi16((__m256i)x, (__m256i)y); }
+    static inline vi32 bytes_low(vi32 x, vi32 y) { return (vi32)_mm256_unpacklo_epi8((__m256i)x, (__m256i)y); }
+    static inline vi32 bytes_high(vi32 x, vi32 y) { return (vi32)_mm256_unpackhi_epi8((__m256i)x, (__m256i)y); }
     #define FG_BACK_0 0, 1, 2, 3, 8, 9, 10, 11
     #define FG_BACK_1 4, 5, 6, 7, 12, 13, 14, 15
     #elif FASTGEMM_VECTOR_BYTES == 16
@@ -188,6 +194,16 @@ cdef extern from *:
     }
     static inline vi32 order_back_1(vi32 low, vi32 high) {
         return (vi32)FG_SHUFFLE(turned_4, (turned_4)low, (turned_4)high, FG_BACK_1);
+    }
+
+    /* Words woven inside each 16 bytes of `wide` vectors, put into the order of their columns: n words, whole groups */
+    static inline void columns_in_order(unsigned *x, Py_ssize_t n, int wide) {
+        char group[4][FASTGEMM_VECTOR_BYTES];
+        for (; n > 0; n -= wide * FG_WORDS) {
+            memcpy(group, x, wide * FASTGEMM_VECTOR_BYTES);
+            for (int at = 0; at < FASTGEMM_VECTOR_BYTES; at += 16)
+                for (int i = 0; i < wide; i++, x += 4) memcpy(x, group[i] + at, 16);
+        }
     }
 
     /* The same vector, of which the compiler knows nothing: not that all its lanes are equal, which would make it work
@@ -225,6 +241,9 @@ cdef extern from *:
     void turned_words(const void*, Py_ssize_t, int, Py_ssize_t, void*, Py_ssize_t, int, unsigned int) nogil
     vi32 pairs_low(vi16, vi16) nogil
     vi32 pairs_high(vi16, vi16) nogil
+    vi32 bytes_low(vi32, vi32) nogil
+    vi32 bytes_high(vi32, vi32) nogil
+    void columns_in_order(unsigned int*, Py_ssize_t n, int wide) nogil
     vi32 order_back_0(vi32 low, vi32 high) nogil
     vi32 order_back_1(vi32 low, vi32 high) nogil
     vi32 unknown(vi32) nogil

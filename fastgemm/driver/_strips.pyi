@@ -1,0 +1,1 @@
+# Nothing of Python: the loops call this module from C.
