@@ -1,13 +1,22 @@
-"""The rules for few rows by a B that is read as it lies: which untuned dot products, with which strips and team.
+"""The rules for few rows by a B that is read as it lies: which untuned products, with which strips and team.
 
-Measured on Zen 5 (AVX-512, one thread, bytes with 32-bit sums and, in brackets, bfloat16), as the speed of B packed, or
-for one row of the gemv family, times:
+Dot products, measured on Zen 5 (AVX-512, one thread, bytes with 32-bit sums and, in brackets, bfloat16), as the speed
+of B packed, or for one row of the gemv family, times:
 
 * B in memory: 1 x 8448 x 2816 1.8, 2 x 7680 x 2560 2.8 (2.9), 3 x 8448 x 2816 2.9 (2.5), 4 x 4608 x 1536 1.7 (2.1),
   4 x 16384 x 4096 1.8 (2.3), 8 x 10752 x 3584 1.6 (1.9), 2 x 256 x 20000 2.3 (2.8);
 * in L2: 1 x 512 x 1024 2.5, 2 x 512 x 1024 2.3, 4 x 512 x 1024 2.1, 8 x 512 x 1024 1.2; 1 x 64 x 64 1.2, 2 x 256 x 64
   1.4 (1.4), 4 x 256 x 64 1.06 (1.2), 4 x 100 x 256 0.97 (1.5), 6 x 256 x 128 0.98 (1.37), 8 x 256 x 128 0.84 (1.2),
   2 x 64 x 256 0.98 (1.03), 8 x 64 x 256 0.70 (0.84).
+
+Other types, in the gemv family, as the speed of the heuristic's other choice (float32; a B in memory 1.1 to 1.6):
+
+* 2 rows: n 128 1.0 to 1.2; 256 x 64 1.2, 512 x 256 1.5, 1024 x 256 1.8, 4096 x 256 1.9, 4096 x 1024 2.5; float64 alike;
+* 3 rows: 512 x 64 1.0, 512 x 256 1.5, 1024 x 256 1.6, 4096 x 256 1.9, 4096 x 1024 2.4;
+* 4 rows: in L2 0.7 to 1.1; 512 x 1024 1.3, 1024 x 1024 1.3, 2048 x 4096 1.5, 8192 x 1024 1.6;
+* 5 to 8 rows: 0.5 to 0.9 but from half of L3 on: 5 x 4096 x 4096 1.35, 6 x 8192 x 1024 1.4, 8 x 8192 x 1024 1.6;
+* float16 and int16 (converted, so the sums are not what counts): 2 x 512 x 256 1.05, 2 x 4096 x 256 2.0 and 1.3,
+  2 x 512 x 4096 3.6 and 1.4, but 2 x 128 x 1024 1.0 and 0.7; 4 x 4096 x 256 1.2 and 1.0, 4 x 512 x 4096 2.3 and 1.3.
 """
 
 from __future__ import annotations
@@ -19,6 +28,8 @@ FEW_ROWS = 4
 LEAST_STEPS, LEAST_COLUMNS = 64, 128  # of k and of n, for so many rows
 MORE_STEPS, MORE_COLUMNS = 256, 256  # for more; of steps of two bytes each half as many
 ROW_STEPS, ROW_COLUMNS = 64, 64  # for one
+STREAM_STEPS, STREAM_COLUMNS = 64, 256  # of other types
+STREAM_BYTES = 1 << 16
 # Strips: what a pass reads of B and what is fetched meanwhile, and the sums, fill so much of L1, in whole 128 columns
 # (2 x 7680 x 2560, strips of 512, 1024, 1536, 4096: 2.1, 2.5, 2.9, 2.0; 3 x 8448 x 2816 512 to 1536 2.5, 2.9, 2.1).
 # A B that is little wider is one strip (4 x 1000 x 100000 in two 1.5, in one 2.1).
@@ -31,7 +42,7 @@ DEEP_K = 512  # steps for a thread, where threads share k
 
 
 def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
-    """Return the configuration for a problem whose B is read in place by dot products, None for one of another kind.
+    """Return the configuration for a problem whose B is read in place by strips, None for one of another kind.
 
     `family` is the one that this CPU has for the type.  Threads have no say in whether it is: `fastgemm.deterministic`
     relies on it.
@@ -44,21 +55,34 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
     >>> found.pack, heuristic_strips.config(Problem("i8_i32", 20, 7680, 2560), registry.isa("v4"), "vnni")
     ('none', None)
     """
-    if not _takes(problem, family):
+    if problem.layout[1] != "n" or problem.m > registry.STRIP_ROWS:
+        return None
+    dots = registry.strips(family, problem.row)
+    if not (_takes(problem) if dots else _streams(problem)):
         return None
     split, threads = _team(problem)
-    mr, nr = registry.tiles(problem.row, tier)[0]
-    found = Config(
-        family, tier.name, mr, nr, kc=min(problem.k, 1 << 20), nc=_strip(problem, tier), pack="none",
-        split=split, threads=threads,
-    )  # fmt: skip
+    found = Config("gemv", tier.name, nc=_strip(problem, tier), split=split, threads=threads)
+    if dots:
+        mr, nr = registry.tiles(problem.row, tier)[0]
+        found = found.replace(family=family, mr=mr, nr=nr, kc=min(problem.k, 1 << 20), pack="none")
     return found if found.misfit(problem) is None else None
 
 
-def _takes(problem: Problem, family: str) -> bool:
+def _streams(problem: Problem) -> bool:
+    # Not dot products.
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
-    if problem.layout[1] != "n" or m > registry.STRIP_ROWS or not registry.strips(family, row):
+    if m == 1 or n < STREAM_COLUMNS or k < STREAM_STEPS or not registry.strips("gemv", row):
         return False
+    size, caches = n * k * row.stored_bytes, cpu.caches()
+    if m > FEW_ROWS:
+        return size > caches.l3 // 2
+    if m == FEW_ROWS:
+        return size > caches.l2 * (2 if row.converts else 1)
+    return size >= (caches.l2 // 2 if row.converts else STREAM_BYTES)
+
+
+def _takes(problem: Problem) -> bool:
+    m, n, k, row = problem.m, problem.n, problem.k, problem.row
     if m == 1:
         # One row of halves is summed in float32, as exactly as it can be, at the speed of memory.
         return row.exact and k >= ROW_STEPS and n >= ROW_COLUMNS
@@ -69,7 +93,8 @@ def _takes(problem: Problem, family: str) -> bool:
 
 def _strip(problem: Problem, tier: registry.Isa) -> int:
     row = problem.row
-    piece = 4 * registry.strip_groups(row, tier, problem.m)  # bytes of a column of B in a pass
+    # Bytes of a column of B in a pass.
+    piece = row.group * row.stored_bytes * registry.strip_groups(row, tier, problem.m)
     most = int(cpu.caches().l1d * L1_SHARE) // (2 * piece + problem.m * row.real_bytes) // STEP * STEP
     most = max(STEP, most)
     return problem.n if problem.n <= most * 3 // 2 else most

@@ -294,8 +294,14 @@ class Config:
             if bytes_of_blocks > MAX_WORKSPACE:
                 return f"packed blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
         elif self.family == "gemv":
-            if problem.m != 1:
-                return "gemv takes one row of output"
+            if problem.m > 1 and (problem.m > registry.STRIP_ROWS or not registry.strips("gemv", dt)):
+                return f"gemv takes one row of output, or of real numbers {registry.STRIP_ROWS}"
+            if problem.m > 1 and problem.layout[1] != "n":
+                return "gemv of more than one row needs a B with adjacent columns"
+            # All of A, and sums.
+            bytes_of_rows = (registry.STRIP_ROWS + 1) * (problem.k + min(self.nc, problem.n)) * dt.itemsize
+            if problem.m > 1 and bytes_of_rows > MAX_WORKSPACE:
+                return f"rows of A and sums exceed {MAX_WORKSPACE >> 20} MiB a thread"
             if self.pack != "none":
                 return "gemv packs nothing"
             if problem.layout[1] == "g":

@@ -204,7 +204,7 @@ STRIP_ROWS = 8
 
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
-    Family("gemv", "kernels/gemv.pyx.tp", "one row or one column of output: stream the matrix once"),
+    Family("gemv", "kernels/gemv.pyx.tp", "one row or column of output, or a few rows: stream the matrix once"),
     Family("small", "kernels/small.pyx.tp", "short k, nothing packed: stacks of small products, narrow outputs"),
     Family("dots", "kernels/dots.pyx.tp", "both operands lie along k, few rows: dot products, nothing packed"),
     Family(
@@ -425,7 +425,9 @@ def in_place(family_name: str, dt: DType) -> bool:
 
 
 def strips(family_name: str, dt: DType) -> bool:
-    """Whether a family of dot products has kernels that read a B with adjacent columns as it lies, for few rows."""
+    """Whether a family has kernels that read a B with adjacent columns as it lies, for few rows."""
+    if family_name == "gemv":
+        return dt.parts == 1 and dt.group == 1
     return bool(family(family_name).tiers) and (family_name, kernels_of(dt, family_name)) in DOTS
 
 
@@ -434,6 +436,9 @@ def strip_groups(dt: DType, tier: Isa, rows: int) -> int:
 
     So many streams of reads, and as many fewer loads and stores of sums.
     """
+    if dt.group == 1:
+        # The numbers of A that a pass multiplies by take half of the registers.
+        return next(count for count in (4, 2, 1) if count * rows <= tier.registers // 2)
     if tier.registers < 32:
         return 1
     return 2 if dt.stored_bytes == 1 and rows <= 2 else 4

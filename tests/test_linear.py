@@ -137,6 +137,17 @@ def test_error_bounds(tier: registry.Isa, name: str, dtype: str) -> None:
     assert_activation(name, got, x)
 
 
+@pytest.mark.parametrize("split", ["n", "k"])
+def test_few_rows_by_weights_in_place(tier: registry.Isa, split: str) -> None:
+    """Strips of columns, by two threads: each number is finished once."""
+    x, weight, bias, residual = operands(5, 700, 130, "f4")
+    columns = np.asfortranarray(weight)  # its transpose is in C order
+    with fastgemm.threads(2), dispatch.forced(Config("gemv", tier.name, nc=256, split=split, threads=2)):
+        got = fastgemm.linear(x, columns, bias, activation="relu", residual=residual)
+    want = np.maximum(x.astype("f8") @ weight.T.astype("f8") + bias + residual, 0)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("split", ["m", "n", "k"])
 @pytest.mark.parametrize("pack", ["none", "b", "ab"])
 def test_every_way_of_the_driver(tier: registry.Isa, pack: str, split: str) -> None:

@@ -235,6 +235,27 @@ def test_gemv_stacks(dt: registry.DType, tier: registry.Isa) -> None:
             assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a, b))
 
 
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_gemv_of_a_few_rows(dt: registry.DType, tier: registry.Isa) -> None:
+    """Every number of rows, ends of strips and of vectors, of passes over k, every layout of A, teams, stacks."""
+    if not registry.strips("gemv", dt):
+        pytest.skip("not in strips")
+    lanes = registry.lanes(dt, tier)
+    for m in range(2, registry.STRIP_ROWS + 1):
+        for n, k in itertools.product((1, lanes, 2 * lanes + 1, 70, 200), (1, 2, 5, 8, 13)):
+            letters, out_letter = LETTERS[(m + n + k) % len(LETTERS)][0] + "n", "ngr"[(n + k) % 3]
+            check(problem_of(dt, (m, n, k), letters), Config("gemv", tier.name, nc=64), letters, out_letter)
+        for split in ("n", "k"):
+            problem = problem_of(dt, (m, 5000, 9), "nn", threads=2)
+            check(problem, Config("gemv", tier.name, nc=256, split=split, threads=2), "nn")
+        for split, batch in itertools.product(("n", "batch"), (1, 3)):
+            config = Config("gemv", tier.name, nc=64, split=split, threads=2)
+            problem = Problem(dt.name, m, 70, 17, batch=batch, threads=2)
+            if config.misfit(problem) is None:
+                a, b = integers((batch, m, 17), dt.numpy, 1), integers((batch, 17, 70), dt.numpy, 2)
+                assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a, b))
+
+
 def dots_tiers() -> list[Any]:
     """Those that the dots family has kernels for."""
     return [each for each in tiers() if registry.computes("dots", each.values[0])]

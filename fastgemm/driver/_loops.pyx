@@ -13,7 +13,6 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 from fastgemm.driver.abi cimport (
     GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, offset_t, quant_t, store_t, update_t,
 )
-from fastgemm.driver._strips cimport strips
 from fastgemm.driver.structs cimport (
     call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
 )
@@ -215,9 +214,6 @@ cdef void blocked(
     # block of it is packed once for all.
     cdef call_t item
     cdef Py_ssize_t turns, i
-    if plan.strips:
-        strips(plan, call, row0, row1, vec0, vec1, a_space)
-        return
     if plan.sum_rows == 0 or plan.raw:
         blocked_rows(plan, call, row0, row1, vec0, vec1, items, a_space, b_space)
         return

@@ -317,6 +317,17 @@ cdef class Plan:
             # Partial outputs on pages of their own: prefetching past the end of one takes lines from its neighbour
             # (1 x 256 x 4000, two threads: 98 GB/s, so 170).
             plan.c_bytes = (plan.m * vectors * t.length * t.real_bytes + 4095) // 4096 * 4096
+        plan.strips = plan.family == FAMILY_GEMV and plan.m > 1 or own and config.pack == "none" and not ready
+        if plan.strips:
+            plan.ncv = min(vectors, max(1, <Py_ssize_t>config.nc * t.part // t.length))
+            plan.ncv = ceil_div(plan.ncv, t.group) * t.group
+            plan.a_bytes = (strip_words(plan) + MAX_STRIP * strip_gap(plan)) * t.real_bytes
+            if plan.split == SPLIT_M:
+                plan.units, least = plan.m, plan.m
+            elif plan.split == SPLIT_N:
+                plan.units, least = vectors, STRIP_VECTORS
+            plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
+            return
         if plan.family == FAMILY_GEMV:
             plan.a_bytes = 2 * GEMV_CHUNK * t.part * t.real_bytes
             if plan.split == SPLIT_N:
@@ -352,16 +363,6 @@ cdef class Plan:
             if plan.family == FAMILY_SMALL or plan.split == SPLIT_K or t.appended and plan.kc < steps:
                 raise ValueError("a B that is packed is read by whole blocks, by threads that share neither k nor sums")
             plan.ready = steps + t.appended
-        plan.strips = own and not plan.pack_b and not ready
-        if plan.strips:
-            plan.ncv = ceil_div(plan.ncv, t.group) * t.group
-            plan.a_bytes = (strip_words(plan) + MAX_STRIP * strip_gap(plan)) * t.real_bytes
-            if plan.split == SPLIT_M:
-                plan.units, least = plan.m, plan.m
-            elif plan.split == SPLIT_N:
-                plan.units, least = vectors, STRIP_VECTORS
-            plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
-            return
         plan.direct = (not plan.pack_b and not ready and plan.kc == plan.k and plan.mc >= plan.m
                        and plan.ncv == vectors and (plan.threads == 1 or plan.split == SPLIT_BATCH))
         plan.whole = (plan.pack_b and plan.kc == steps and plan.mc >= plan.m and plan.ncv == vectors

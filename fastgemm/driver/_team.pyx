@@ -4,6 +4,7 @@ from cython.parallel cimport parallel, threadid
 
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel, takes_whole, whole
+from fastgemm.driver._strips cimport strips
 from fastgemm.driver._dots cimport dots
 from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
@@ -40,7 +41,7 @@ cdef void rectangle(
         char* space) noexcept nogil:
     # Units first : last of one product, or of several that share B.
     cdef Py_ssize_t row0 = 0, row1 = plan.m, vec0 = 0, vec1 = plan.width
-    if plan.family == FAMILY_GEMV:
+    if plan.family == FAMILY_GEMV and not plan.strips:
         first, last = first * plan.unit, last * plan.unit
         gemv(plan, call, first, plan.n if last > plan.n else last, space)
         return
@@ -56,6 +57,9 @@ cdef void rectangle(
         vec0, vec1 = first, last
         if plan.ready:
             vec0, vec1 = panel_start(&plan.vectors, first), panel_start(&plan.vectors, last)
+    if plan.strips:
+        strips(plan, call, row0, row1, vec0, vec1, space)
+        return
     if plan.family == FAMILY_SMALL:
         small(plan, call, items, row0, row1, vec0, vec1)
         return
@@ -133,7 +137,9 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
     item.rs_c, item.cs_c = plan.width * t.length, t.part
     item.store.alpha_is_one, item.store.beta_kind = True, 0
     item.finish = NULL
-    if own.k > 0 and plan.family == FAMILY_GEMV:
+    if own.k > 0 and plan.strips:
+        strips(&own, &item, 0, plan.m, 0, plan.width, space)
+    elif own.k > 0 and plan.family == FAMILY_GEMV:
         gemv(&own, &item, 0, plan.n, space)
     elif own.k > 0 and plan.family == FAMILY_DOTS:
         dots(&own, &item, 0, plan.m, 0, plan.n, space)

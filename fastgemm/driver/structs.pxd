@@ -42,7 +42,7 @@ cdef struct plan_t:
     int family                  # index in registry.FAMILIES
     int mr, nv                  # register tile: rows, vectors
     bint pack_a, pack_b
-    bint strips                 # dot products with B in place
+    bint strips                 # few rows, and B in place
     # B is panels already, of all of k, one after the other as `vectors` cuts them: so many steps each with what packing
     # appends (0: B is a matrix).  Pieces of columns begin where panels do.
     Py_ssize_t ready
