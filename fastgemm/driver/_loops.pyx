@@ -95,6 +95,8 @@ cdef void macrokernel(
             b_tail = c_tail
         if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
+        # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.
+        own.next_c = nv * L if plan.far_c and direct and jr + 1 < vecs.panels else 0
         own.column, own.live = (vec + v) * L // t.part, c_tail
         if fused:
             terms = <const epilogue_t*>call.terms

@@ -377,6 +377,7 @@ cdef class Plan:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.far_row = _far_row(plan, problem)
+        plan.far_c = 2 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         if plan.family == FAMILY_SMALL:
