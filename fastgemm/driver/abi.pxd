@@ -33,7 +33,7 @@ cdef struct store_t:
     int appended
     int in_place, last
     int narrow          # the microkernel itself rounds (only where the table says `rounds`)
-    Py_ssize_t next_c   # components from a tile to the one beside it, which is fetched meanwhile (0: the tile itself is)
+    Py_ssize_t next_c   # components from a tile to the one beside it, which is fetched meanwhile (0: itself)
     unsigned int flip, zero
     int conj            # complex numbers that are taken conjugate: 1 A's, 2 B's
     double alpha[2]
