@@ -13,10 +13,11 @@ Whether to pack, and the cache blocks, follow from sizes and strides (`packing`,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, kernels, registry
-from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
+from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
@@ -166,6 +167,39 @@ def _grid_cycles(
 def panel_cycles(rows: int, vectors: int, mr: int, nv: int, real_bytes: int) -> float:
     """Return the cost of an output whose B lies in panels of `nv` vectors, for comparing such widths."""
     return _grid_cycles(rows, vectors, DEEP, mr, nv, 0.0, real_bytes, False)
+
+
+def cycles(problem: Problem, config: Config) -> float:
+    """Return the estimate for one thread's part of a product, in cycles: for comparing ways to cut a larger work.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic, registry
+    >>> from fastgemm.problem import Problem
+    >>> few, many = Problem("f32", 64, 512, 512), Problem("f32", 96, 512, 512)
+    >>> config = heuristic.config(few, registry.isa("v4"))
+    >>> heuristic.cycles(few, config) < heuristic.cycles(many, config)
+    True
+    """
+    if config.family == "numpy":
+        return 2.0 * problem.flops
+    row, tier = problem.row, registry.isa(config.isa)
+    lanes, dot = registry.lanes(row, tier), registry.DOTS.get((config.family, registry.kernels_of(row, config.family)))
+    steps = -(-problem.k // (dot.group if dot else row.group))
+    if not config.mr or config.nr < lanes:
+        # Dot products load both operands for each step, and add up lanes at the end.
+        numbers = problem.batch * problem.m * problem.n * row.parts / config.threads
+        return TILE_CYCLES + numbers * (steps / lanes + 2)
+    if problem.layout[1] != PACKED:
+        halves = replace(problem, k=steps * row.group)
+        return _cost(halves, tier, config.mr, config.nr, config.pack, config.split, config.threads)
+    m, vectors = problem.m, -(-problem.n // lanes)
+    if config.split == "m":
+        m = -(-m // config.threads)
+    else:
+        vectors = -(-vectors // config.threads)
+    high = config.mr * row.parts
+    return _grid_cycles(m * row.parts, vectors, steps, high, config.nr // lanes, 0.0, row.real_bytes, False)
 
 
 def _balanced(total: int, parts: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from oracle import dtype_of
 
 from fastgemm import graph as fg
 from fastgemm import kernels, registry
-from fastgemm.graph import Builder, Graph, passes, reference
+from fastgemm.graph import Builder, Graph, costs, passes, reference
 from fastgemm.graph.kernel_runners import ChainOf
 from fastgemm.graph.passes.chains import chains
 from fastgemm.graph.passes.copies import count
@@ -435,7 +436,9 @@ def test_layers_become_a_chain() -> None:
     ready = passes.apply(mlp((13, 64, 32, 8), 24), "fine")
     after = applied("chains", ready)
     assert bodies(after) == [["linear"] * 3]
-    assert chains(ready, threads=2, l2=1 << 20).nodes[0].attributes["block"] == 12
+    assert chains(ready, threads=2).nodes[0].attributes["block"] == 24, "a team costs more than it saves"
+    many = passes.apply(mlp((13, 512, 256, 128), 64), "fine")
+    assert chains(many, threads=2).nodes[0].attributes["block"] <= 32
 
 
 def test_attention_becomes_a_chain() -> None:
@@ -464,21 +467,51 @@ def test_masks_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
     assert chained == ([["matmul", "masked_softmax", "matmul"]] if shape[-1] == 9 else [])
 
 
+@pytest.fixture
+def wide(on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
+    """The tier whose costs the tests below know."""
+    if "v4" not in [tier.name for tier in kernels.runnable()]:
+        pytest.skip("no v4 here")
+    return on_tier("v4")
+
+
+@pytest.mark.usefixtures("wide")
 def test_what_limits_a_chain() -> None:
-    ready = passes.apply(mlp((64, 64, 64), 512), "fine")
+    def of(sizes: tuple[int, ...], rows: int, **machine: int) -> list[tuple[int, int]]:
+        """Lengths and blocks of the chains."""
+        found = chains(passes.apply(mlp(sizes, rows), "fine"), **machine)
+        chained = [node.attributes for node in found.nodes if node.op == "chain"]
+        return [(len(one["body"].nodes), one["block"]) for one in chained]
 
-    def block(**machine: int) -> int:
-        return int(chains(ready, **machine).nodes[0].attributes["block"])
+    assert of((64, 64, 64), 512, threads=1) == [(2, 512)]
+    assert of((479, 1024, 1024, 512, 256), 64, threads=2) == [(4, 32)], "an equal share of the rows for each"
+    (length, block), *rest = of((512, 512, 512), 2048, threads=2)
+    assert (length, rest) == (2, [])
+    assert 32 <= block <= 512, "what lies between fits L2"
+    assert of((700, 800, 900), 1, threads=2) == [], "two threads share columns, not one row"
+    assert of((700, 800, 900), 1, threads=1) == [(2, 1)]
+    assert of((70, 80, 90), 1, threads=2) == [(2, 1)], "one thread does that"
+    assert of((2048, 4096, 4096), 12, threads=4) == [], "three rows each would read all weights four times"
 
-    assert block(threads=1, l2=1 << 20) == 512
-    assert block(threads=2, l2=1 << 20) == 256
-    assert block(threads=1, l2=64 << 10) == 128, "half of the cache for 256 bytes a row"
-    assert bodies(chains(ready, threads=1, l2=2 << 10)) == [], "the weights would be read anew for a few rows"
-    one_row = passes.apply(mlp((700, 800, 900), 1), "fine")
-    assert bodies(chains(one_row, threads=2, l2=1 << 30)) == [], "two threads share columns, not one row"
-    assert bodies(chains(one_row, threads=1, l2=1 << 30)) == [["linear", "linear"]]
-    little = passes.apply(mlp((70, 80, 90), 1), "fine")
-    assert bodies(chains(little, threads=2, l2=1 << 30)) == [["linear", "linear"]], "one thread does that"
+
+@pytest.mark.usefixtures("wide")
+def test_costs_order_ways_as_the_clock_does() -> None:
+    """Ways that were measured on a Zen 5 with two threads (bench/workload_chains.py), the fastest first."""
+
+    def ways(graph: Graph, blocks: tuple[int, ...]) -> list[float]:
+        ready = passes.apply(graph, "fine")
+        known = costs.Costs(ready, 2, (48 << 10, 1 << 20, 32 << 20))
+        run = [node for node in ready.nodes if node.kind != "view"]
+        return [known.chained(run, block) if block else known.apart(run) for block in blocks]
+
+    for found in (
+        ways(mlp((13, 512, 256, 128), 64), (32, 8, 0)),
+        ways(mlp((13, 512, 256, 128), 512), (128, 0, 171)),
+        ways(mlp((479, 1024, 1024, 512, 256, 1), 32), (16, 0, 11)),
+        ways(mlp((479, 1024, 1024, 512, 256, 1), 128), (64, 0, 43)),
+        ways(attention(8, 128, 8, 96), (128, 64, 22)),
+    ):
+        assert found == sorted(found)
 
 
 def test_chains_end_where_others_read() -> None:

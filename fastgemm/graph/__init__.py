@@ -11,6 +11,7 @@ runners.py      how one node runs, kernel_runners.py by one compiled call; steps
 rowwise.py      what can be a member of a chain; lowering.py makes a `fastgemm.chain.Chain`, scratch.py its memory
 scheduling.py   the published heuristic for splits, a source of plans beside ours
 memory.py       the memory model: bytes fetched into each cache level; touches.py: what a step touches
+costs.py        what ways to run the same nodes cost, by work, bytes, calls and waiting: chains are what costs least
 compiled.py     compile(): a callable, thread-safe graph; explain.py says what it does
 from_onnx.py    reads a graph from an ONNX file; onnx_*.py are its parts
 """

@@ -5,9 +5,8 @@ What a step reads is fetched where too much was touched since its last use; the 
 taken to go from its beginning to its end (`Touch.sweep`).  Written lines are fetched as well, as CPUs do.  Lines that
 conflict, prefetching and what is written back are not in it.  `bench/cachegrind.py` holds it against a simulator.
 
-It explains, and does not decide: of twelve perceptrons it calls nine slower in chains, which measured are as fast or
-faster (bfloat16 MLP_1 at batch 32: 0.48 by bytes, 2.28 by the clock), because what a chain saves there are calls and
-the waiting of threads for each other (`python bench/workloads.py --ablation`).
+Bytes alone do not say which way is faster (bfloat16 MLP_1 at batch 32 as a chain: 0.48 by bytes, 2.28 by the clock):
+`costs` puts work, calls and waiting threads beside them, and decides between ways to fuse.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Traffic(NamedTuple):
     @property
     def cycles(self) -> float:
         """Cycles that fetching takes, where nothing hides it."""
-        return sum(size * rate for size, rate in zip(self.total, CYCLES, strict=False))
+        return cycles(self.total)
 
     def __str__(self) -> str:
         head = "  ".join(f"{name:>10}" for name in LEVELS)
@@ -60,6 +59,11 @@ class Traffic(NamedTuple):
         for step in (*self.steps, Fetched("a call", self.total)):
             lines.append(f"  {step.label[:18]:<18}  " + "  ".join(f"{size:>10}" for size in step.bytes))
         return "\n".join([*lines, f"copies between operations: {self.copies} of {self.copied} bytes"])
+
+
+def cycles(fetched: Sequence[int]) -> float:
+    """Return what fetching so many bytes into each level takes, where nothing hides it."""
+    return sum(size * rate for size, rate in zip(fetched, CYCLES, strict=False))
 
 
 def traffic(graph: Graph, capacities: Sequence[int] = (), places: Mapping[str, str] | None = None) -> Traffic:
@@ -91,8 +95,9 @@ def traffic(graph: Graph, capacities: Sequence[int] = (), places: Mapping[str, s
     sizes = tuple(capacities) or cpu.caches()
     known = _roots(graph) if places is None else places
     found: list[list[int]] = []
+    touched: dict[str, list[Touch]] = {}
     for capacity in sizes:
-        cache = _Cache(capacity, known)
+        cache = _Cache(capacity, known, touched)
         for _ in range(2):  # the second call finds what the first one left
             spent = [cache.step(graph, node) for node in graph.nodes if node.kind != ops.VIEW]
         found.append(spent)
@@ -122,10 +127,10 @@ class _Use(NamedTuple):
 
 
 class _Cache:
-    """Arrays by the time of their last use, the latest last."""
+    """Arrays by the time of their last use, the latest last; `touched` keeps what nodes touch, by their results."""
 
-    def __init__(self, capacity: int, places: Mapping[str, str]) -> None:
-        self.capacity, self.places = capacity, places
+    def __init__(self, capacity: int, places: Mapping[str, str], touched: dict[str, list[Touch]]) -> None:
+        self.capacity, self.places, self.touched = capacity, places, touched
         self.used: dict[str, _Use] = {}
         self.now = 0
 
@@ -133,7 +138,12 @@ class _Cache:
         """Bytes that one node fetches."""
         if node.op == "chain":
             return self._chain(node)
-        return self.touch([(self.places.get(one.name, one.name), one) for one in touches.of_node(graph, node)])
+        return self.touch([(self.places.get(one.name, one.name), one) for one in self._touches(graph, node)])
+
+    def _touches(self, graph: Graph, node: Node, rows: int | None = None) -> list[Touch]:
+        if node.output not in self.touched:
+            self.touched[node.output] = touches.of_node(graph, node, rows)
+        return self.touched[node.output]
 
     def touch(self, found: Sequence[tuple[str, Touch]]) -> int:
         """Bytes fetched by a step that touches these arrays, each at its place; a part of one is ``place#number``."""
@@ -163,13 +173,13 @@ class _Cache:
     def _chain(self, node: Node) -> int:
         body: Graph = node.attributes["body"]
         spent: list[int] = []
-        count, pieces = _pieces(body, node)
+        count, part = pieces(body, node)
         outside = {name: self.places.get(name, name) for name in (*body.inputs, *body.outputs)}
         for at in range(min(count, FOLLOWED)):
             total = 0
             for member in body.nodes:
-                found = touches.of_node(body, member, pieces.rows)
-                total += self.touch([(self._place(body, one.name, outside, at, pieces), one) for one in found])
+                found = self._touches(body, member, part.rows)
+                total += self.touch([(self._place(body, one.name, outside, at, part), one) for one in found])
             spent.append(total)
         whole = 0
         for name, place in outside.items():
@@ -182,7 +192,7 @@ class _Cache:
         later = spent[len(spent) // 2 :]
         return sum(spent) + round((count - len(spent)) * sum(later) / len(later))
 
-    def _place(self, body: Graph, name: str, outside: Mapping[str, str], at: int, pieces: _Pieces) -> str:
+    def _place(self, body: Graph, name: str, outside: Mapping[str, str], at: int, part: _Pieces) -> str:
         value = body.values[name]
         if name not in outside:
             # Constants are shared; what is made and read inside lies in one scratch, again and again.
@@ -190,7 +200,7 @@ class _Cache:
         if math.prod(value.shape[:-1]) == 1:
             return outside[name]
         weight = any(name in one.inputs[1:2] and one.kind == ops.PRODUCT for one in body.nodes)
-        return f"{outside[name]}#{at // pieces.blocks if weight else at}"
+        return f"{outside[name]}#{at // part.blocks if weight else at}"
 
 
 class _Pieces(NamedTuple):
@@ -198,7 +208,7 @@ class _Pieces(NamedTuple):
     blocks: int
 
 
-def _pieces(body: Graph, node: Node) -> tuple[int, _Pieces]:
+def pieces(body: Graph, node: Node) -> tuple[int, _Pieces]:
     """Return how many pieces a chain runs in, the rows of one, and how many blocks of rows a matrix has."""
     shape = body.values[body.outputs[0]].shape
     flat = rowwise.joined(body.nodes, body.values)

@@ -16,6 +16,7 @@ import numpy as np
 from .. import _linear, epilogues, kernels, layer, registry
 from .._matmul import matmul as _matmul
 from ..quantized import matmul_integer as _matmul_integer
+from ..threads import get_num_threads
 from . import ops, rowwise, storage
 from .ir import Graph, Node
 from .kernel_runners import FINISHED, ChainOf, Layer
@@ -118,8 +119,11 @@ def _rows_of(node: Node, graph: Graph, places: Mapping[str, Place]) -> Runner:
     if len(reads) < len(node.inputs) or not rowwise.lowers(node, values) or not rowwise.fits([node], values):
         return _by_meaning(node)
     shape = values[node.output].shape
-    # Items small enough for several threads, large enough to deal out: about 32 KiB.
-    block = max(1, min(math.prod(shape[:-1]), -(-32768 // (shape[-1] * 4))))
+    # Items small enough for several threads, large enough to deal out: about 32 KiB; of products, which read a whole
+    # weight for each, an equal share up to 128 rows.
+    rows = math.prod(shape[:-1])
+    most = -(-32768 // (shape[-1] * 4)) if node.kind != ops.PRODUCT else min(128, -(-rows // get_num_threads()))
+    block = max(1, min(rows, most))
     found = ChainOf([node], values, node.inputs, [places[name] for name in values], block)
     why = _no_kernels() or found.misfit()
     return Runner(found, True) if why is None else _by_meaning(node, f"by NumPy: {why}")

@@ -104,10 +104,8 @@ def part_of(graph: Graph, node: Node, name: str, rows: int) -> int:
 def loops(m: int, n: int, k: int, dtype: np.dtype[np.generic], packed: bool = False) -> list[Loop]:
     """Return the loops of a product, the outermost first, as its plan runs them on one thread."""
     mr, nr, mc, kc, nc = m, n, m, k, n
-    name = "i8_i32" if dtype in (np.dtype("i1"), np.dtype("u1")) else dtype.name
-    row = next((one for one in registry.DTYPES if name in (one.name, *one.names)), None)
-    tier = kernels.active_isa()
-    if row is not None and tier is not None and registry.supported(row, tier):
+    row = product_row(dtype)
+    if row is not None:
         problem = normalised(Problem(row.name, m, n, k, layout="np" if packed else "nn", threads=1))
         config = dispatch.resolve(problem).config
         if config.family not in ("numpy", "gemv"):
@@ -121,6 +119,14 @@ def loops(m: int, n: int, k: int, dtype: np.dtype[np.generic], packed: bool = Fa
         Loop(max(min(nc, n) / min(nr, nc, n), 1), "bc"),
         Loop(max(min(mc, m) / min(mr, mc, m), 1), "ac"),
     ]
+
+
+def product_row(dtype: np.dtype[np.generic]) -> registry.DType | None:
+    """Return the row of the registry that multiplies a type; None where no kernels of it run here."""
+    name = "i8_i32" if dtype.name in registry.BYTES else dtype.name
+    row = next((one for one in registry.DTYPES if name in (one.name, *one.names)), None)
+    tier = kernels.active_isa()
+    return row if row is not None and tier is not None and registry.supported(row, tier) else None
 
 
 def _ways(operand: str, nest: Sequence[Loop], size: Mapping[str, float]) -> tuple[int, tuple[tuple[int, float], ...]]:

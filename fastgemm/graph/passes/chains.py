@@ -1,27 +1,28 @@
 """chains: consecutive operations on rows run for one block of rows after another, the whole way through.
 
 What lies between two members of a chain stays in the cache of the thread that made it, and no thread waits for
-another until the end.  A chain is made where its scratch fits L2 and its items keep all threads busy.
+another until the end; but each reads all weights.  Whether a chain is made, of how much, and for how many rows at a
+time, is what costs least (`costs`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from ... import cpu, kernels
-from ...heuristic import TEAM_FLOPS
 from ...threads import get_num_threads
-from .. import ops, rowwise, storage
+from .. import costs, ops, rowwise
 from ..ir import Graph, Node, Value
 from ..lowering import Lowering
 
-# The share of L2 that intermediates may take, and the one that weights may: what is read once passes through it too.
-SHARE, WEIGHTS = 0.5, 0.75
-# Weights that do not fit L2 are read anew for each block of rows: so many rows pay for that.  Below, the threads do
-# better to share their columns, as single products do.
-LEAST_ROWS = 64
+# Into how many blocks the rows of a matrix may be cut, beside as many as share them evenly between threads.
+BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+# Bytes of scratch that a thread may keep for a chain, in L2's.
+SCRATCH = 4
+# A shorter chain has to promise so much more than the longest: estimates of what is nearly the same are no closer.
+CLOSER = 0.97
 
 
 def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> Graph:
@@ -35,39 +36,24 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     l2 : int, optional
         Bytes of the cache that intermediates should stay in; by default this CPU's.
     """
-    count = get_num_threads() if threads is None else threads
-    size = cpu.caches().l2 if l2 is None else l2
-    made: dict[str, Node] = {}
-    inside: set[str] = set()
     if kernels.active_isa() is None:
         return graph
-    strides = {name: place.strides for name, place in storage.places(graph, copied=True).items() if place is not None}
+    caches = cpu.caches()
+    choice = Choice(graph, get_num_threads() if threads is None else threads, (caches.l1d, l2 or caches.l2, caches.l3))
+    made: dict[str, Node] = {}
+    inside: set[str] = set()
     able = {node.output for node in graph.nodes if rowwise.lowers(node, graph.values)}
     for node in graph.nodes:
         if node.output in inside or node.output not in able:
             continue
-        run = _run(graph, node, able - inside)
-        while len(run) > 1 and not _is_fit(run, graph.values, strides, count, size):
-            run.pop()
-        block = block_of(run, graph.values, count, size)
-        # A run without a product is one operation that the epilogues left: there is nothing to keep in a cache for.
-        if len(run) > 1 and block is not None and any(one.kind == ops.PRODUCT for one in run):
+        found = choice.best(_run(graph, node, able - inside))
+        if found is not None:
+            run, block = found
             inside.update(one.output for one in run)
-            made[run[-1].output] = _chain(graph, run, block)
+            body = costs.part(graph, run)
+            made[run[-1].output] = Node("chain", tuple(body.inputs), (run[-1].output,), {"body": body, "block": block})
     nodes = [made.get(node.output, node) for node in graph.nodes if node.output not in inside or node.output in made]
     return graph.changed(nodes)
-
-
-def _is_fit(
-    run: Sequence[Node],
-    values: Mapping[str, Value],
-    strides: Mapping[str, tuple[int, ...]],
-    threads: int,
-    l2: int,
-) -> bool:
-    """Whether a chain of a run pays, and kernels take it with its operands where they lie."""
-    block = block_of(run, values, threads, l2)
-    return block is not None and Lowering(run, values, strides, block).misfit() is None
 
 
 def _run(graph: Graph, first: Node, able: set[str]) -> list[Node]:
@@ -89,61 +75,55 @@ def _run(graph: Graph, first: Node, able: set[str]) -> list[Node]:
         run.append(after)
 
 
-def balance(items: int, threads: int) -> float:
-    """Return which share of the threads are busy while so many items are dealt out.
+class Choice:
+    """How to run nodes that could be one chain: as one, some of them as one, or one by one.
 
-    Examples
-    --------
-    >>> from fastgemm.graph.passes.chains import balance
-    >>> [balance(items, 4) for items in (1, 6, 8, 33)]
-    [0.0, 0.5, 1.0, 1.0]
+    Parameters
+    ----------
+    graph : Graph
+    threads : int
+    caches : tuple of int
+        Bytes of each level.
     """
-    if items > 8 * threads or (items >= threads and items % threads == 0):
-        return 1.0
-    return 0.0 if items == 1 else items % threads / threads
 
+    def __init__(self, graph: Graph, threads: int, caches: tuple[int, ...]) -> None:
+        self.graph, self.threads, self.caches = graph, threads, caches
+        self.costs = costs.Costs(graph, threads, caches)
 
-def block_of(nodes: Sequence[Node], values: Mapping[str, Value], threads: int, l2: int) -> int | None:
-    """Return how many rows an item of a chain should have; None where a chain does not pay.
+    def best(self, run: Sequence[Node]) -> tuple[Sequence[Node], int] | None:
+        """Return the nodes of a run that are to be a chain, from its first one on, and the rows of an item."""
+        least, found = self.costs.apart(run), None
+        for nodes in self.parts(run):
+            rest = self.costs.apart(run[len(nodes) :])
+            limit = least if found is None else CLOSER * least
+            for block in self.blocks(nodes):
+                cost = rest + self.costs.chained(nodes, block, limit - rest)
+                if cost < limit and self.fits(nodes, block):
+                    limit = least = cost
+                    found = nodes, block
+        return found
 
-    The fewest blocks whose scratch has room and whose number suits the threads.
-    """
-    shape = values[nodes[-1].output].shape
-    flat = rowwise.joined(nodes, values)
-    items, rows = (1, math.prod(shape[:-1])) if flat else (math.prod(shape[:-2]), shape[-2])
-    fits = max(1, int(l2 * SHARE) // _scratch_row(nodes, values))
-    weights = sum(values[node.inputs[1]].nbytes for node in nodes if node.kind == ops.PRODUCT) // (1 if flat else items)
-    blocks = -(-rows // fits)
-    while blocks < rows and balance(items * blocks, threads) < 1:
-        blocks += 1
-    block = -(-rows // blocks)
-    if block < min(rows, LEAST_ROWS) and weights > l2 * WEIGHTS:
-        return None
-    return None if balance(items * -(-rows // block), threads) < min(1.0, _alone(nodes, values, threads)) else block
+    def parts(self, run: Sequence[Node]) -> Iterator[Sequence[Node]]:
+        """Give what of a run could be a chain, the most first."""
+        for length in range(len(run), 1, -1):
+            # Without a product it is what epilogues have left: there is nothing to keep in a cache for.
+            if any(node.kind == ops.PRODUCT for node in run[:length]):
+                yield run[:length]
+
+    def fits(self, nodes: Sequence[Node], block: int) -> bool:
+        """Whether kernels take a chain with its operands where they lie."""
+        return Lowering(nodes, self.graph.values, self.costs.strides, block).misfit() is None
+
+    def blocks(self, nodes: Sequence[Node]) -> list[int]:
+        """Return the rows that an item may have, the most first."""
+        shape = self.graph.values[nodes[-1].output].shape
+        rows = math.prod(shape[:-1]) if rowwise.joined(nodes, self.graph.values) else shape[-2]
+        most = max(1, SCRATCH * self.caches[1] // _scratch_row(nodes, self.graph.values))
+        found = {-(-rows // count) for count in {*BLOCKS, *(self.threads * count for count in BLOCKS)}}
+        return sorted((block for block in found if block <= most), reverse=True)
 
 
 def _scratch_row(nodes: Sequence[Node], values: Mapping[str, Value]) -> int:
     """Bytes of scratch for a row: of what is read and what is written, where that is most."""
     widths = [values[node.output].shape[-1] * max(values[node.output].dtype.itemsize, 4) for node in nodes[:-1]]
     return max([*map(sum, pairwise(widths)), *widths, 1])
-
-
-def _alone(nodes: Sequence[Node], values: Mapping[str, Value], threads: int) -> float:
-    """How busy threads are in the products one by one: they share tiles of 8 rows and 64 columns of a large one."""
-    found = 1.0
-    for node in nodes:
-        if node.kind == ops.PRODUCT:
-            *lead, rows, columns = values[node.output].shape
-            items = math.prod(lead)
-            flops = 2 * items * rows * columns * values[node.inputs[0]].shape[-1]
-            tiles = items * -(-rows // 8) * -(-columns // 64)
-            found = min(found, balance(tiles if flops >= TEAM_FLOPS else 1, threads))
-    return found
-
-
-def _chain(graph: Graph, run: Sequence[Node], block: int) -> Node:
-    made = {node.output for node in run}
-    names = dict.fromkeys(name for node in run for name in (*node.inputs, node.output))
-    inputs = [name for name in names if name not in made and graph.values[name].data is None]
-    body = Graph(run, [graph.values[name] for name in names], inputs, [run[-1].output], f"chain of {run[-1].output}")
-    return Node("chain", tuple(inputs), (run[-1].output,), {"body": body, "block": block})

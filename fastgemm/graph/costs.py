@@ -1,0 +1,162 @@
+"""What ways to run the same nodes cost: what `passes.chains` asks before it makes a chain, and how it cuts one.
+
+The cost of a way is the time of the thread that ends last, in cycles:
+
+    computing   products by the rules' own estimate (`heuristic.cycles`: tiles, edges, packing a right operand that is
+                not packed yet, for each item again), the other operations by the number
+    fetching    bytes fetched into each level (`memory.traffic`), each at what it costs from the level behind
+    starting    of steps, of teams of threads, of items and members of a chain
+    waiting     threads that have nothing to do: items that they cannot share evenly, products that one thread does
+
+Fetching goes on while products are computed, so of the smaller of the two a part counts.  One by one, threads share
+each step, weights too, and then read what others have written; in a chain each reads all weights, and nothing of
+others.
+`bench/workload_chains.py` holds these costs against the clock, way by way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import cpu, dispatch, heuristic
+from ..problem import PACKED, Problem, normalised
+from . import memory, ops, storage, touches
+from .ir import Graph, Node
+
+# Cycles, Zen 5 (4.5 GHz), two threads unless said.  A step by itself is a call from Python, 1.2 us on one thread, and a
+# team that starts and ends: perceptrons with two or four steps less are 2 to 7 us a step faster on two threads.
+STEP, TEAM = 5000.0, 10000.0
+ITEM, MEMBER = 300.0, 200.0
+# A byte that another thread may have written (float32 MLP_2 at batch 256 and 512: 125 and 220 us for 2.9 and 5.7 MB).
+HANDED_ON = 0.17
+# Of computing and fetching, the part of the smaller one that does not hide behind the other (perceptrons in float32,
+# blocks of 8 rows instead of 16: 3 % for weights that are fetched twice as often, 29 % of computing).
+SHOWN = 0.25
+# A number, by kind of operation, of float32 in a cache: softmax 1.1, layer norm 0.5, gelu 0.9, relu and casts below
+# 0.2.
+NUMBERS = {ops.ROW: 1.0, ops.ELEMENTWISE: 0.4, ops.QUANTISE: 0.3}
+
+
+class Costs:
+    """Costs of ways to run nodes of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    threads : int
+    caches : sequence of int, optional
+        Bytes of each cache that one thread has, the smallest first; by default this CPU's.
+
+    Attributes
+    ----------
+    strides : dict
+        Where its values would lie: strides in bytes by name.
+    """
+
+    def __init__(self, graph: Graph, threads: int, caches: Sequence[int] = ()) -> None:
+        self.graph, self.threads, self.caches = graph, threads, tuple(caches) or tuple(cpu.caches())
+        places = storage.places(graph, copied=True)
+        self.strides = {name: place.strides for name, place in places.items() if place is not None}
+        # What networks are made of comes again and again: by what costs follow from.
+        self._known: dict[tuple[Any, ...], float] = {}
+        self._products: dict[Problem, tuple[int, float]] = {}
+
+    def apart(self, nodes: Sequence[Node]) -> float:
+        """Return the cost of nodes, each of which reads what the one before makes, by all threads one after another."""
+        key = self._key(nodes)
+        if key not in self._known:
+            self._known[key] = self._apart(nodes) if nodes else 0.0
+        return self._known[key]
+
+    def _apart(self, nodes: Sequence[Node]) -> float:
+        # Threads share what a step touches: so much more fits into their own caches together.
+        together = (*(size * self.threads for size in self.caches[:-1]), self.caches[-1])
+        cost, made = 0.0, set()
+        for node, step in zip(nodes, memory.traffic(part(self.graph, nodes), together).steps, strict=True):
+            busy, work = self._shared(node)
+            others = sum(self.graph.values[name].nbytes for name in node.inputs if name in made) if busy > 1 else 0
+            cost += STEP + (TEAM if busy > 1 else 0)
+            cost += _both(work, memory.cycles(step.bytes) / busy + others * HANDED_ON)
+            made.add(node.output)
+        return cost
+
+    def chained(self, nodes: Sequence[Node], block: int, limit: float = math.inf) -> float:
+        """Return the cost of such nodes as one chain, for so many rows at a time; infinite where it passes a limit."""
+        key = (block, *self._key(nodes))
+        if key not in self._known:
+            body = part(self.graph, nodes)
+            chain = Node("chain", tuple(body.inputs), (nodes[-1].output,), {"body": body, "block": block})
+            items = memory.pieces(body, chain)[0]
+            turns = -(-items // self.threads)
+            work = turns * sum(self._work(node, block) for node in nodes)
+            start = STEP + (TEAM if min(items, self.threads) > 1 else 0) + turns * (ITEM + MEMBER * len(nodes))
+            if start + work >= limit:
+                return math.inf
+            values = [body.values[name] for name in (*body.inputs, *body.outputs)]
+            (step,) = memory.traffic(Graph([chain], values, body.inputs, body.outputs), self.caches).steps
+            self._known[key] = start + _both(work, memory.cycles(step.bytes) * turns / items)
+        return self._known[key]
+
+    def _key(self, nodes: Sequence[Node]) -> tuple[Any, ...]:
+        known = self.graph.values
+        return tuple(
+            (node.op, *((known[name].spec, known[name].is_constant) for name in (*node.inputs, node.output)))
+            for node in nodes
+        )
+
+    def _shared(self, node: Node) -> tuple[int, float]:
+        """Return how many threads do a step, and the work of each."""
+        if node.kind == ops.PRODUCT:
+            return self._product(node, None, self.threads)
+        # Rows are dealt out; numbers one by one are one call.
+        busy = self.threads if node.kind in (ops.ROW, ops.QUANTISE) else 1
+        return busy, self._work(node, None) / busy
+
+    def _work(self, node: Node, rows: int | None) -> float:
+        """Return what one thread takes for all rows of a node, or for so many of one item."""
+        if node.kind == ops.PRODUCT:
+            return self._product(node, rows, 1)[1]
+        out = self.graph.values[node.output]
+        return NUMBERS[node.kind] * (out.size if rows is None else rows * out.shape[-1])
+
+    def _product(self, node: Node, rows: int | None, threads: int) -> tuple[int, float]:
+        """Return how many threads do a product, or an item's rows of it, and the work of each."""
+        left, right, out = (self.graph.values[name] for name in (*node.inputs[:2], node.output))
+        row = touches.product_row(left.dtype)
+        (*lead, m, n), k = out.shape, left.shape[-1]
+        stack = math.prod(right.shape[:-2]) != 1
+        m = rows or (m if stack else m * math.prod(lead))
+        count = math.prod(lead) if stack and rows is None else 1
+        if row is None:
+            return 1, 2.0 * count * m * n * k
+        known = right.is_constant and len(right.shape) == 2
+        layout = self._letter(node.inputs[0]) + (PACKED if known else self._letter(node.inputs[1]))
+        problem = Problem(row.name, m, n, k, count, layout, threads)
+        if rows is None:
+            problem = normalised(problem)
+        if problem not in self._products:
+            config = dispatch.resolve(problem).config
+            self._products[problem] = config.threads, heuristic.cycles(problem, config)
+        return self._products[problem]
+
+    def _letter(self, name: str) -> str:
+        """Return the layout letter of an operand, see `Problem`; what is made inside a chain lies in rows."""
+        value, strides = self.graph.values[name], self.strides.get(name)
+        if strides is None or value.shape[-1] == 1 or strides[-1] == value.dtype.itemsize:
+            return "n"
+        return "t" if value.shape[-2] == 1 or strides[-2] == value.dtype.itemsize else "g"
+
+
+def part(graph: Graph, nodes: Sequence[Node]) -> Graph:
+    """Return nodes of a graph, each the reader of the one before, as a graph of their own."""
+    made = {node.output for node in nodes}
+    names = dict.fromkeys(name for node in nodes for name in (*node.inputs, node.output))
+    inputs = [name for name in names if name not in made and graph.values[name].data is None]
+    last = nodes[-1].output
+    return Graph(nodes, [graph.values[name] for name in names], inputs, [last], f"chain of {last}")
+
+
+def _both(computing: float, fetching: float) -> float:
+    return max(computing, fetching) + SHOWN * min(computing, fetching)
