@@ -40,18 +40,27 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
         return graph
     caches = cpu.caches()
     choice = Choice(graph, get_num_threads() if threads is None else threads, (caches.l1d, l2 or caches.l2, caches.l3))
-    made: dict[str, Node] = {}
+    found: list[tuple[Sequence[Node], int]] = []
     inside: set[str] = set()
     able = {node.output for node in graph.nodes if rowwise.lowers(node, graph.values)}
     for node in graph.nodes:
         if node.output in inside or node.output not in able:
             continue
-        found = choice.best(_run(graph, node, able - inside))
-        if found is not None:
-            run, block = found
-            inside.update(one.output for one in run)
-            body = costs.part(graph, run)
-            made[run[-1].output] = Node("chain", tuple(body.inputs), (run[-1].output,), {"body": body, "block": block})
+        best = choice.best(_run(graph, node, able - inside))
+        if best is not None:
+            found.append(best)
+            inside.update(one.output for one in best[0])
+    return chained(graph, found)
+
+
+def chained(graph: Graph, found: Sequence[tuple[Sequence[Node], int]]) -> Graph:
+    """Return the graph with chains in the place of some nodes, each with the rows of its items."""
+    made: dict[str, Node] = {}
+    inside: set[str] = set()
+    for run, block in found:
+        inside.update(node.output for node in run)
+        body = costs.part(graph, run)
+        made[run[-1].output] = Node("chain", tuple(body.inputs), (run[-1].output,), {"body": body, "block": block})
     nodes = [made.get(node.output, node) for node in graph.nodes if node.output not in inside or node.output in made]
     return graph.changed(nodes)
 
