@@ -19,6 +19,9 @@ packs B, or computes the transposed output (`problem.turns`), times:
   0.97 (1.07), 32 x 768 x 3072 1.22 (1.25), 32 x 32 x 10000 0.81 (0.84), 24 x 32 x 512 0.89 (0.89); 2 x 512 x 128 2.0
   (2.7), 8 x 512 x 128 1.14 (1.31), 8 x 512 x 64 0.86 (0.96); 512 x 4 x 512 1.21 (2.8), 2000 x 4 x 256 0.89 (2.0),
   2000 x 4 x 64 0.45 (0.83); 24 x 24 x 512 1.24 (1.41), 16 x 16 x 256 0.94 (1.20);
+* bool, times gemm with both packed: 2 x 512 x 512 31, 24 x 512 x 512 5.6, 80 x 512 x 512 2.1, 128 x 512 x 512 1.5, 200
+  x 512 x 512 1.07, 512 x 4 x 512 9.0, 512 x 24 x 512 2.8, 512 x 48 x 512 1.5, 512 x 96 x 512 1.0, 64 x 64 x 10000 2.8,
+  16 x 512 x 64 2.2, 64 x 512 x 32 0.35, 128 x 512 x 64 0.45;
 * such bytes without that instruction (SSE): 2 x 512 x 512 5.1, 8 x 768 x 3072 1.6, 512 x 4 x 512 0.3, 16 x 16 x 1024
   0.8.
 """
@@ -30,6 +33,8 @@ from .problem import DOT_ROWS, MAX_PARTIAL, Config, Problem
 
 FEW_ROWS, NARROW_ROWS = {4: DOT_ROWS.stop - 1, 8: 8, 16: 8}, 80  # by bytes of a number; of one or two bytes in memory
 FEW_COLUMNS, NARROW_COLUMNS = 4, 24
+# Of bool with long rows, and the least bytes of those of few ones.
+LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_BYTES = 128, 48, 512, 16, 64
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 1024
@@ -81,7 +86,9 @@ def _takes(problem: Problem, own: bool) -> bool:
             k * row.stored_bytes >= OWN_COLUMN_BYTES and n <= FEW_COLUMNS
         )
     row_bytes = k * row.itemsize
-    if row_bytes < LEAST_BYTES:
+    if row.lane == "b8" and k >= LOGIC_LONG:
+        return m <= LOGIC_ROWS or n <= LOGIC_COLUMNS
+    if row_bytes < (LOGIC_BYTES if row.lane == "b8" and m <= LOGIC_FEW else LEAST_BYTES):
         return False
     if row.group > 1:
         return m <= OWN_FEW_ROWS

@@ -446,12 +446,10 @@ def strip_groups(dt: DType, tier: Isa, rows: int) -> int:
 
 def computes(family_name: str, dt: DType) -> bool:
     """Whether a family has kernels for a dtype, on the tiers that have the family."""
-    if family_name == "gemv":
+    if family_name in ("gemv", "dots"):
         return True
     if family_name == "small":
         return is_small(dt)
-    if family_name == "dots":
-        return dt.lane != "b8"
     return family_name == "gemm" or (dt.group > 1 and family_name == "vnni") or dt.stored == family_name
 
 

@@ -87,6 +87,19 @@ def test_true_is_any_byte_but_zero() -> None:
     assert got.view("u1").tolist() == [[1, 0], [1, 0]]
 
 
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+def test_logic_of_rows_of_both_operands(tier: str) -> None:
+    """Any bytes but zero are true, two of no common bit too; ends of rows, blocks of k, threads that share it."""
+    rng = np.random.default_rng(0)
+    for (m, n, k), kc in itertools.product([(2, 3, 1), (5, 9, 63), (4, 70, 65), (9, 5, 200), (3, 7, 1000)], (64, 4096)):
+        bytes_a, bytes_b = ((rng.integers(0, 256, s) * (rng.random(s) < 0.1)).astype("u1") for s in ((m, k), (n, k)))
+        want = (bytes_a != 0).astype(int) @ (bytes_b != 0).astype(int).T > 0
+        for split, threads in (("n", 1), ("n", 2), ("k", 2)):
+            with dispatch.forced(Config("dots", tier, kc=kc, split=split, threads=threads)), fastgemm.threads(2):
+                got = fastgemm.matmul(bytes_a.view("?"), bytes_b.view("?").T)
+            assert np.array_equal(got.view("u1"), want.view("u1"))
+
+
 def test_no_flags_from_whole_numbers() -> None:
     a = np.full((40, 40), -(2**63), "i8")
     with np.errstate(all="raise"):

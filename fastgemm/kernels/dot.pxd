@@ -81,22 +81,44 @@ cdef extern from *:
     static inline int settled(vf32 far, vf32 shift) {
         return at_most_f32(far + magnitude_f32(shift) * 0x1p-22f, 0.5f - 0x1p-13f);
     }
-    static inline void fg_requantise(const quant_t *q, Py_ssize_t columns, const int *tile, signed char *c,
-                                     Py_ssize_t step, Py_ssize_t row, Py_ssize_t column) {
+    /* n columns of rows of sums.  Their terms are made once for all rows, of which a division is most, unless rows have
+       terms of their own. */
+    static inline __attribute__((always_inline)) void requantise_columns(
+            const quant_t *q, Py_ssize_t rows, const int *sums, Py_ssize_t rs_sums, signed char *c, Py_ssize_t rs_c,
+            Py_ssize_t row, Py_ssize_t column, int n) {
+        const int of_rows = q->left_step || q->scale_step || q->zero_step;
+        const vf32 nothing = {0}, low = nothing + (float)q->low, high = nothing + (float)q->high;
         quant_t here = *q;
         here.left += row * q->left_step;
         here.scale += row * q->scale_step;
         here.zero += row * q->zero_step;
-        const vf32 nothing = {0}, low = nothing + (float)q->low, high = nothing + (float)q->high;
-        Py_ssize_t j = 0;
-        for (; step == 1 && j + FG_SINGLES <= columns; j += FG_SINGLES) {
-            const vf32 scale = quant_scale(&here, column + j, FG_SINGLES);
-            const vf32 shift = quant_shift(&here, column + j, FG_SINGLES);
-            const vi32 sums = *(const vi32 *)(tile + j);
-            if (!settled(quantised(sums, scale, shift, low, high, c + j, FG_SINGLES, nothing), shift))
-                fg_requantise_exactly(q, j, j + FG_SINGLES, tile, c, step, row, column);
+        vf32 scale = quant_scale(&here, column, n), shift = quant_shift(&here, column, n);
+        for (Py_ssize_t i = 0; i < rows; i++, sums += rs_sums, c += rs_c) {
+            const vi32 some = n == FG_SINGLES ? *(const vi32 *)sums : part_i32((const unsigned *)sums, n);
+            if (of_rows && i) {
+                here.left += q->left_step;
+                here.scale += q->scale_step;
+                here.zero += q->zero_step;
+                scale = quant_scale(&here, column, n), shift = quant_shift(&here, column, n);
+            }
+            if (!settled(quantised(some, scale, shift, low, high, c, n, nothing), shift))
+                fg_requantise_exactly(q, 0, n, sums, c, 1, row + i, column);
         }
-        if (j < columns) fg_requantise_exactly(q, j, columns, tile, c, step, row, column);
+    }
+    /* Rows of sums, to bytes `step` apart. */
+    static inline void fg_requantise(const quant_t *q, Py_ssize_t rows, Py_ssize_t columns, const int *tile,
+                                     Py_ssize_t rs_tile, signed char *c, Py_ssize_t rs_c, Py_ssize_t step,
+                                     Py_ssize_t row, Py_ssize_t column) {
+        Py_ssize_t j = 0;
+        if (step != 1) {
+            for (; j < rows; j++)
+                fg_requantise_exactly(q, 0, columns, tile + j * rs_tile, c + j * rs_c, step, row + j, column);
+            return;
+        }
+        for (; j + FG_SINGLES <= columns; j += FG_SINGLES)
+            requantise_columns(q, rows, tile + j, rs_tile, c + j, rs_c, row, column + j, FG_SINGLES);
+        if (j < columns)
+            requantise_columns(q, rows, tile + j, rs_tile, c + j, rs_c, row, column + j, (int)(columns - j));
     }
     /* Sums as floats, scaled, in the lanes that they had. */
     static inline vf32 scaled_i32(vi32 sums, vf32 scale) {
@@ -132,8 +154,8 @@ cdef extern from *:
     #endif
     #endif
     """
-    void requantise "fg_requantise"(const quant_t*, Py_ssize_t, const int*, signed char*, Py_ssize_t, Py_ssize_t,
-                                    Py_ssize_t) nogil
+    void requantise "fg_requantise"(const quant_t*, Py_ssize_t rows, Py_ssize_t columns, const int*, Py_ssize_t,
+                                    signed char*, Py_ssize_t rs_c, Py_ssize_t cs_c, Py_ssize_t, Py_ssize_t) nogil
     # What the quantised product does with a column's terms, with a vector of sums, and whether float32 was enough.
     vf32 quant_scale(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quant_shift(const quant_t*, Py_ssize_t column, int n) nogil

@@ -116,6 +116,16 @@ cdef extern from *:
     FASTGEMM_COPIED(i64, unsigned long long)
     #endif
     #endif
+    #define true_b8(v) ((vb8)((v) != 0))
+    static inline unsigned char any_b8(vb8 v) {
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
+        return _mm512_test_epi8_mask((__m512i)v, (__m512i)v) != 0;
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        return !_mm256_testz_si256((__m256i)v, (__m256i)v);
+    #else
+        return sum_b8(v) != 0;
+    #endif
+    }
     /* Whole numbers raise no flags, so dead lanes may hold anything. */
     #define tail_i16_1 part_i16
     #define tail_i32_1 part_i32
@@ -155,6 +165,8 @@ cdef extern from *:
     unsigned int sum_i32(vi32) nogil
     unsigned long long sum_i64(vi64) nogil
     unsigned char sum_b8(vb8) nogil
+    vb8 true_b8(vb8) nogil              # any byte but 0 as a mask
+    unsigned char any_b8(vb8) nogil
     vi64 halves_i64(vi64, vi64) nogil
     vi64 swapped_i64(vi64) nogil
     vi64 across_i64(vi64, vi64) nogil
