@@ -19,6 +19,9 @@ packs B, or computes the transposed output (`problem.turns`), times:
   0.97 (1.07), 32 x 768 x 3072 1.22 (1.25), 32 x 32 x 10000 0.81 (0.84), 24 x 32 x 512 0.89 (0.89); 2 x 512 x 128 2.0
   (2.7), 8 x 512 x 128 1.14 (1.31), 8 x 512 x 64 0.86 (0.96); 512 x 4 x 512 1.21 (2.8), 2000 x 4 x 256 0.89 (2.0),
   2000 x 4 x 64 0.45 (0.83); 24 x 24 x 512 1.24 (1.41), 16 x 16 x 256 0.94 (1.20);
+* bfloat16 whose B is by rows, turned over first: 572 x 8 x 572 1.5, 2000 x 12 x 512 1.6, 512 x 3 x 300 2.1, 10000 x 4 x
+  128 1.5, 10000 x 8 x 256 1.3, 10000 x 8 x 128 0.97, 10000 x 16 x 256 1.0, stacks of 784 x 8 x 72 0.58 (bytes 572 x 8 x
+  572 0.8);
 * bool, times gemm with both packed: 2 x 512 x 512 31, 24 x 512 x 512 5.6, 80 x 512 x 512 2.1, 128 x 512 x 512 1.5, 200
   x 512 x 512 1.07, 512 x 4 x 512 9.0, 512 x 24 x 512 2.8, 512 x 48 x 512 1.5, 512 x 96 x 512 1.0, 64 x 64 x 10000 2.8,
   16 x 512 x 64 2.2, 64 x 512 x 32 0.35, 128 x 512 x 64 0.45;
@@ -29,7 +32,7 @@ packs B, or computes the transposed output (`problem.turns`), times:
 from __future__ import annotations
 
 from . import registry
-from .problem import DOT_ROWS, MAX_PARTIAL, Config, Problem
+from .problem import DOT_ROWS, MAX_PARTIAL, MAX_TURNED, Config, Problem
 
 FEW_ROWS, NARROW_ROWS = {4: DOT_ROWS.stop - 1, 8: 8, 16: 8}, 80  # by bytes of a number; of one or two bytes in memory
 FEW_COLUMNS, NARROW_COLUMNS = 4, 24
@@ -42,6 +45,8 @@ LONG_BYTES = 1024
 # rows, and those of many steps with so many columns to a row.
 OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
 OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
+# Halves by few columns that are turned over first: at least so many rows and steps, at most so many columns.
+TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
 TEAM_FLOPS = 1_000_000  # as for gemm
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
@@ -76,6 +81,10 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
 
 def _takes(problem: Problem, own: bool) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
+    if problem.layout == "nn" and own and row.group == 1:
+        # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
+        few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)
+        return m >= TURNED_ROWS and few and n * k * row.stored_bytes <= MAX_TURNED
     if problem.layout != "nt" or m == 1 or not registry.computes("dots", row):
         return False
     if own and k >= OWN_LONG:

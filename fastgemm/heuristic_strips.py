@@ -61,7 +61,7 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
     if not (_takes(problem) if dots else _streams(problem)):
         return None
     split, threads = _team(problem)
-    found = Config("gemv", tier.name, nc=_strip(problem, tier), split=split, threads=threads)
+    found = Config("gemv", tier.name, nc=_strip(problem, tier, dots), split=split, threads=threads)
     if dots:
         mr, nr = registry.tiles(problem.row, tier)[0]
         found = found.replace(family=family, mr=mr, nr=nr, kc=min(problem.k, 1 << 20), pack="none")
@@ -91,10 +91,10 @@ def _takes(problem: Problem) -> bool:
     return k * row.stored_bytes >= MORE_STEPS and n >= MORE_COLUMNS
 
 
-def _strip(problem: Problem, tier: registry.Isa) -> int:
+def _strip(problem: Problem, tier: registry.Isa, dots: bool) -> int:
     row = problem.row
-    # Bytes of a column of B in a pass.
-    piece = row.group * row.stored_bytes * registry.strip_groups(row, tier, problem.m)
+    # Bytes of a column of B in a pass: a group of dot products is 4 of them.
+    piece = (4 if dots else row.stored_bytes) * registry.strip_groups(row, tier, problem.m)
     most = int(cpu.caches().l1d * L1_SHARE) // (2 * piece + problem.m * row.real_bytes) // STEP * STEP
     most = max(STEP, most)
     return problem.n if problem.n <= most * 3 // 2 else most

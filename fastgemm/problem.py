@@ -29,6 +29,7 @@ MAX_SUMS = 4 << 20
 # 350, 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_ROWS = range(9, 81)
 DOT_ROWS = range(10, 13)
+DOT_COLUMNS = 16  # up to which they are turned over for dot products
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # The letter of a B that was packed beforehand (`fastgemm.pack`).
@@ -309,8 +310,9 @@ class Config:
             if self.split == "m":
                 return "gemv has one row to split"
         elif self.family == "dots":
-            if problem.layout != "nt":
-                return "dots needs operands that both lie along k"
+            turned = problem.layout == "nn" and problem.n <= min(problem.m, DOT_COLUMNS) and dt.parts == 1
+            if problem.layout != "nt" and not (turned and problem.n * problem.k * dt.stored_bytes <= MAX_TURNED):
+                return f"dots needs operands that both lie along k, or few columns and {MAX_TURNED >> 10} KiB of B"
             if self.pack != "none":
                 return "dots packs nothing"
             # Of each thread: sums, a block of rows of A, and a few columns of B.

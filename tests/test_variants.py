@@ -279,6 +279,25 @@ def test_dots(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
             check(problem_of(dt, (m, n, k), "nt", threads=2), config, "nt", out_letter)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dt", "tier"), dots_tiers())
+def test_dots_of_a_few_columns_by_rows(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+    """B is turned over first: blocks of rows, of columns and of k, threads that share each, stacks."""
+    if dt.parts == 2:
+        pytest.skip("complex numbers are not turned over")
+    for (m, n), k, mc in itertools.product(((2, 2), (9, 5), (40, 13)), (1, 3, 65, 200), (4, 96)):
+        for split, out_letter in (("n", "n"), ("m", "g"), ("k", "n"))[: 3 if threads == 2 else 1]:
+            config = Config("dots", tier.name, mc=mc, kc=64 * mc, nc=4 * mc, split=split, threads=threads)
+            check(problem_of(dt, (m, n, k), "nn", threads=2), config, "nn", out_letter)
+    config = Config("dots", tier.name, split="batch" if threads == 2 else "n", threads=threads)
+    problem = Problem(dt.name, 70, 5, 66, batch=3, threads=2)
+    if dt.narrows and dt.group > 1:
+        return
+    a, b = integers((3, 70, 66), dt.numpy, 1), integers((3, 66, 5), dt.numpy, 2)
+    kind = dt.result or a.dtype
+    assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a.astype(kind), b.astype(kind)))
+
+
 @pytest.mark.parametrize(("dt", "tier"), dots_tiers())
 def test_dots_have_the_same_bits_in_any_company(dt: registry.DType, tier: registry.Isa) -> None:
     """A row of the output, and a column, do not depend on how many others there are."""

@@ -10,7 +10,7 @@ Of vectors that begin inside a line each load takes two, and rows whole pages ap
 on Zen 5, 4.4 us from aligned rows, 5.0 from rows 16 bytes into a line), so A is copied where it is used often:
 straight, a load and a store a vector.  B is read where it lies; copying it takes longer than it saves up to some 24
 rows, and for so many packing or turning the output is as good.  Operands that kernels do not read as they are stored
-are widened by copying both.
+are widened by copying both; a B of few columns that lie the other way is turned over first, once.
 """
 
 from libc.string cimport memcpy
@@ -35,6 +35,22 @@ cdef inline bint awkward(const char* x, Py_ssize_t stride) noexcept nogil:
     return (<size_t>x | <size_t>stride) % LINE != 0 or stride % PAGE == 0
 
 
+cdef void turned_columns(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py_ssize_t cs, int unit,
+                         char* out, Py_ssize_t gap) noexcept nogil:
+    # Columns of B as rows, `gap` apart.
+    cdef Py_ssize_t p, j
+    for p in range(k):
+        for j in range(n):
+            if unit == 1:
+                out[j * gap + p] = b[p * rs + j * cs]
+            elif unit == 2:
+                (<short*>out)[j * gap + p] = (<const short*>b)[p * rs + j * cs]
+            elif unit == 4:
+                (<int*>out)[j * gap + p] = (<const int*>b)[p * rs + j * cs]
+            else:
+                (<long long*>out)[j * gap + p] = (<const long long*>b)[p * rs + j * cs]
+
+
 cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
                Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     # Rows row0 : row1 and columns col0 : col1 of one product.
@@ -52,6 +68,8 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef const char* b
     cdef char* y
     cdef char* c
+    cdef const char* all_b = call.b
+    cdef Py_ssize_t rs_b = call.rs_b, all_cs_b = call.cs_b
     cdef char* a_space = space + plan.sums
     cdef char* b_space = space + plan.a_bytes
     cdef grid_t groups
@@ -59,6 +77,13 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
     store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
+    if plan.turned and not widens:
+        # Few columns, that are turned once for all rows.
+        all_cs_b = row_gap(plan.k, t.length * size // unit)
+        rs_b = 1
+        turned_columns(plan.k, col1 - col0, call.b + col0 * call.cs_b * unit, call.rs_b, call.cs_b, <int>unit,
+                       b_space, all_cs_b)
+        all_b = b_space - col0 * all_cs_b * unit
     for ic in range(iblocks):
         row = row0 + share(row1 - row0, ic, iblocks)
         rows = row0 + share(row1 - row0, ic + 1, iblocks) - row
@@ -77,7 +102,7 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
                 kc = min(plan.k, share(steps, pc + 1, kblocks) * DOTS_STEPS) - p
                 gap = row_gap(kc * t.part, t.length * size // unit)
                 a = call.a + (row * call.rs_a + p * call.cs_a) * size_ab
-                rs_a, cs_b = call.rs_a, call.cs_b
+                rs_a, cs_b = call.rs_a, all_cs_b
                 if copy_a:
                     if unit == size:
                         t.pack_a(kc, rows, a, call.rs_a, t.part, a_space, gap, t.part, NULL, 0)
@@ -90,9 +115,9 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
                 j = 0
                 while j < cols:
                     nr = min(plan.unit, cols - j)
-                    b = call.b + (p * call.rs_b + (col + j) * call.cs_b) * size_ab
+                    b = all_b + (p * rs_b + (col + j) * all_cs_b) * size_ab
                     if widens:
-                        t.pack_a(kc, nr, b, call.cs_b, t.part, b_space, gap, t.part, NULL, 0)
+                        t.pack_a(kc, nr, b, all_cs_b, rs_b, b_space, gap, t.part, NULL, 0)
                         b, cs_b = b_space, gap
                     r = 0
                     for i in range(groups.panels):

@@ -345,6 +345,9 @@ cdef class Plan:
             plan.unit = max(1, DOTS_L1 // gap // t.dot_columns) * t.dot_columns
             plan.sums = (plan.mc * plan.ncv * t.part * t.real_bytes + 63) // 64 * 64
             plan.a_bytes, plan.b_bytes = plan.sums + plan.mc * gap + dot_sums_bytes(plan), plan.unit * gap
+            plan.turned = problem.layout[1] == "n" and plan.n > 1
+            if plan.turned:
+                plan.b_bytes = max(plan.b_bytes, plan.n * row_gap(plan.k, t.length) * t.real_bytes)
             if plan.split == SPLIT_M:
                 plan.units, least = plan.m, MAX_DOTS
             elif plan.split == SPLIT_N:
@@ -488,7 +491,7 @@ cdef class Plan:
             call.cs_c = self.plan.kernels.part
         cdef char found = letter(p.k, p.n, call.rs_b, call.cs_b, self.plan.kernels.part)
         if self.plan.family == FAMILY_DOTS:
-            if call.rs_b != self.plan.kernels.part or call.cs_a != self.plan.kernels.part:
+            if not self.plan.turned and call.rs_b != self.plan.kernels.part or call.cs_a != self.plan.kernels.part:
                 raise ValueError("a and b do not lie along k, as the plan takes them")
         elif self.plan.family == FAMILY_GEMV and found == c"g" or \
                 self.plan.family != FAMILY_GEMV and not self.plan.pack_b and found != c"n":
