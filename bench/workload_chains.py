@@ -26,7 +26,7 @@ import workers
 import workload_cases
 from workload_cases import Workload
 
-APART = 0.05        # times that differ by less are not told apart
+APART = 0.05  # times that differ by less are not told apart
 
 
 class Way(NamedTuple):
@@ -109,8 +109,7 @@ def measure(work: Workload, sample: float) -> tuple[Way, list[Way]]:
 
         times = quickest([call(one) for one in compiled], sample)
     ways = [Way(*way, cost, taken) for way, cost, taken in zip(asked, promised, times, strict=True)]
-    wanted = (0, 0) if picked is None else (len(picked[0]), picked[1])
-    return next(way for way in ways if way[:2] == wanted), ways
+    return next(way for way in ways if way[:2] == (len(picked.nodes), picked.block)), ways
 
 
 def order(ways: Sequence[Way]) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastgemm.graph import Builder, Graph, costs, passes, reference
 from fastgemm.graph.kernel_runners import ChainOf
 from fastgemm.graph.passes.chains import chains
 from fastgemm.graph.passes.copies import count
+from fastgemm.graph.passes.prologues import prologues
 
 BY_NAME = {row.name: row.function for row in passes.PASSES}
 
@@ -425,6 +427,64 @@ def test_attention_between_bytes(size: tuple[int, int, int, int]) -> None:
         assert np.mean(error) < 0.02
 
 
+@pytest.fixture
+def wide(on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
+    """The tier whose costs the tests below know."""
+    if "v4" not in [tier.name for tier in kernels.runnable()]:
+        pytest.skip("no v4 here")
+    return on_tier("v4")
+
+
+# ---- prologues ------------------------------------------------------------------------------------------------------
+
+
+def gated(rows: int, columns: int, dtype: str = "float32") -> Graph:
+    """Two products of one normalised input, whose activations differ."""
+    build = Builder()
+    x = build.input("x", (rows, columns), dtype_of(dtype))
+    h = build.layer_norm(x, numbers((columns,), dtype, 1), numbers((columns,), dtype, 2))
+    up, gate = (h @ numbers((columns, columns), dtype, seed) for seed in (3, 4))
+    build.output(build.silu(gate) * up, "y")
+    return build.graph()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_copies_before_products_change_no_bit(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gated(40, 24, dtype)
+    inputs = inputs_of(graph)
+    plain = fg.compile(graph, fusion="fine").run(inputs)["y"]
+    monkeypatch.setattr(sys.modules[prologues.__module__], "_pays", lambda *_: True)
+    made = fg.compile(graph, threads=1)
+    norms = [one for body in bodies(made.graph) for one in body if one == "layer_norm"]
+    kernels_run = kernels.active_isa() is not None and dtype != "float64"
+    assert len(norms) == (2 if kernels_run else 0)
+    if dtype != "bfloat16":
+        np.testing.assert_array_equal(made.run(inputs)["y"], plain)
+    want = reference.run(graph, inputs, precise=True)["y"]
+    wrong = np.abs(made.run(inputs)["y"].astype("f8") - want).max()
+    assert wrong < (0.03 if dtype == "bfloat16" else 1e-6) * np.abs(want).max()
+
+
+@pytest.mark.usefixtures("wide")
+def test_prologues_are_copied_where_that_costs_less() -> None:
+    def copies(rows: int, columns: int, threads: int) -> int:
+        return operations(prologues(passes.apply(gated(rows, columns), "fine"), threads)).count("layer_norm")
+
+    assert copies(32, 128, threads=2) == 2
+    assert copies(512, 256, threads=2) == 1
+    assert copies(128, 128, threads=1) == 1
+
+
+def test_prologues_that_others_read_stay() -> None:
+    build = Builder()
+    x = build.input("x", (32, 64), "float32")
+    h = build.silu(x)
+    build.output((h @ numbers((64, 64), "f4", 1)) @ numbers((64, 8), "f4", 2), "y")
+    build.output(build.gelu(h @ numbers((64, 64), "f4", 3)) + h, "z")
+    ready = passes.apply(build.graph(), "fine")
+    assert operations(prologues(ready, 2)) == operations(ready)
+
+
 # ---- chains ---------------------------------------------------------------------------------------------------------
 
 
@@ -465,14 +525,6 @@ def test_masks_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
         assert np.abs(got - want).max() < (1e-5 if dtype == "float32" else 5e-2)
     chained = bodies(fg.compile(graph, threads=1).graph)
     assert chained == ([["matmul", "masked_softmax", "matmul"]] if shape[-1] == 9 else [])
-
-
-@pytest.fixture
-def wide(on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
-    """The tier whose costs the tests below know."""
-    if "v4" not in [tier.name for tier in kernels.runnable()]:
-        pytest.skip("no v4 here")
-    return on_tier("v4")
 
 
 @pytest.mark.usefixtures("wide")

@@ -5,7 +5,7 @@ ir.py           Graph, Node, Value: checked when made, never changed
 ops.py          the table of operations; shapes by rules*.py, NumPy meanings by meanings.py
 reference.py    the oracle: a graph's meaning, node by node in NumPy
 storage.py      where values lie: views share the memory of their source
-passes/         each Graph -> Graph, in an order of their own (PASSES): fusion, folding, layouts, chains, copies
+passes/         each Graph -> Graph, in an order of their own (PASSES): folding, fusion, layouts, chains, copies
 planner.py      buffers in one block of memory, by their lives
 runners.py      how one node runs, kernel_runners.py by one compiled call; steps.py: a program of them
 rowwise.py      what can be a member of a chain; lowering.py makes a `fastgemm.chain.Chain`, scratch.py its memory

@@ -25,9 +25,10 @@ from ..problem import PACKED, Problem, normalised
 from . import memory, ops, storage, touches
 from .ir import Graph, Node
 
-# Cycles, Zen 5 (4.5 GHz), two threads unless said.  A step by itself is a call from Python, 1.2 us on one thread, and a
-# team that starts and ends: perceptrons with two or four steps less are 2 to 7 us a step faster on two threads.
-STEP, TEAM = 5000.0, 10000.0
+# Cycles, Zen 5 (4.5 GHz), two threads unless said.  A step by itself is a call from Python, 1.2 us on one thread, 0.4
+# more for a chain, and a team that starts and ends: perceptrons with two or four steps less are 2 to 7 us a step faster
+# on two threads.
+STEP, CHAIN, TEAM = 5000.0, 7000.0, 10000.0
 ITEM, MEMBER = 300.0, 200.0
 # A byte that another thread may have written (float32 MLP_2 at batch 256 and 512: 125 and 220 us for 2.9 and 5.7 MB).
 HANDED_ON = 0.17
@@ -91,7 +92,7 @@ class Costs:
             items = memory.pieces(body, chain)[0]
             turns = -(-items // self.threads)
             work = turns * sum(self._work(node, block) for node in nodes)
-            start = STEP + (TEAM if min(items, self.threads) > 1 else 0) + turns * (ITEM + MEMBER * len(nodes))
+            start = CHAIN + (TEAM if min(items, self.threads) > 1 else 0) + turns * (ITEM + MEMBER * len(nodes))
             if start + work >= limit:
                 return math.inf
             values = [body.values[name] for name in (*body.inputs, *body.outputs)]

@@ -168,7 +168,7 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
         return _chain(node, places)
     if node.op in _ANY:
         return _plain(_ANY[node.op], node)
-    if node.kind == ops.ROW or node.op == "qlinear" or out.dtype not in FINISHED:
+    if node.kind == ops.ROW or node.op in ("qlinear", "dequantize") or out.dtype not in FINISHED:
         return _rows_of(node, graph, places)
     return _plain(_FLOATS[node.op], node) if node.op in _FLOATS else _by_meaning(node)
 

@@ -11,6 +11,7 @@ from .copies import copies, count
 from .epilogues import epilogues
 from .fold import fold, fold_rest
 from .layouts import layouts
+from .prologues import prologues
 from .quantised import quantised
 from .recognise import recognise
 from .scales import scales
@@ -23,10 +24,10 @@ FUSIONS = ("none", "fine", "full")
 
 
 class Pass(NamedTuple):
-    """A row of `PASSES`: its function, and the least fusion that runs it."""
+    """A row of `PASSES`: its function of a graph (two also take threads), and the least fusion that runs it."""
 
     name: str
-    function: Callable[[Graph], Graph]
+    function: Callable[..., Graph]
     least: str
 
 
@@ -52,6 +53,7 @@ PASSES = (
     Pass("sinking", sinking, "fine"),
     Pass("layouts", layouts, "fine"),
     Pass("weights", weights, "fine"),
+    Pass("prologues", prologues, "full"),
     Pass("chains", chains, "full"),
     Pass("copies", copies, "none"),
 )
@@ -67,7 +69,7 @@ def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None, 
     log : list, optional
         Gets an `Applied` for each pass.
     threads : int, optional
-        What chains are cut for; by default the threads of a call made here and now.
+        What chains and prologues are chosen for; by default the threads of a call made here and now.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None, 
         if FUSIONS.index(least) > FUSIONS.index(fusion):
             continue
         before = len(graph.nodes)
-        graph = chains(graph, threads) if function is chains else function(graph)
+        graph = function(graph, threads) if function in (prologues, chains) else function(graph)
         if log is not None:
             log.append(Applied(name, before, len(graph.nodes), count(copies(graph)), graph))
     return graph

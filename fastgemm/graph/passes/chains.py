@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from ... import cpu, kernels
 from ...threads import get_num_threads
@@ -38,19 +39,24 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     """
     if kernels.active_isa() is None:
         return graph
-    caches = cpu.caches()
-    choice = Choice(graph, get_num_threads() if threads is None else threads, (caches.l1d, l2 or caches.l2, caches.l3))
+    choice = choice_of(graph, threads, l2)
     found: list[tuple[Sequence[Node], int]] = []
     inside: set[str] = set()
     able = {node.output for node in graph.nodes if rowwise.lowers(node, graph.values)}
     for node in graph.nodes:
         if node.output in inside or node.output not in able:
             continue
-        best = choice.best(_run(graph, node, able - inside))
-        if best is not None:
-            found.append(best)
-            inside.update(one.output for one in best[0])
+        best = choice.best(run_of(graph, node, able - inside))
+        if best.nodes:
+            found.append((best.nodes, best.block))
+            inside.update(one.output for one in best.nodes)
     return chained(graph, found)
+
+
+def choice_of(graph: Graph, threads: int | None = None, l2: int | None = None) -> Choice:
+    """Return how to choose for a graph; as `chains`."""
+    caches = cpu.caches()
+    return Choice(graph, get_num_threads() if threads is None else threads, (caches.l1d, l2 or caches.l2, caches.l3))
 
 
 def chained(graph: Graph, found: Sequence[tuple[Sequence[Node], int]]) -> Graph:
@@ -65,8 +71,8 @@ def chained(graph: Graph, found: Sequence[tuple[Sequence[Node], int]]) -> Graph:
     return graph.changed(nodes)
 
 
-def _run(graph: Graph, first: Node, able: set[str]) -> list[Node]:
-    """Nodes from one on, each the only reader of the rows that the one before makes."""
+def run_of(graph: Graph, first: Node, able: set[str]) -> list[Node]:
+    """Return nodes from one on, each the only reader of the rows that the one before makes."""
     run = [first]
     while True:
         now = graph.values[run[-1].output]
@@ -84,6 +90,14 @@ def _run(graph: Graph, first: Node, able: set[str]) -> list[Node]:
         run.append(after)
 
 
+class Best(NamedTuple):
+    """The cheapest way to run nodes: those that are to be a chain, rows of an item, and the cost of all of them."""
+
+    nodes: Sequence[Node]
+    block: int
+    cost: float
+
+
 class Choice:
     """How to run nodes that could be one chain: as one, some of them as one, or one by one.
 
@@ -99,17 +113,16 @@ class Choice:
         self.graph, self.threads, self.caches = graph, threads, caches
         self.costs = costs.Costs(graph, threads, caches)
 
-    def best(self, run: Sequence[Node]) -> tuple[Sequence[Node], int] | None:
-        """Return the nodes of a run that are to be a chain, from its first one on, and the rows of an item."""
-        least, found = self.costs.apart(run), None
+    def best(self, run: Sequence[Node]) -> Best:
+        """Return what of a run is to be a chain, from its first node on."""
+        found = Best((), 0, self.costs.apart(run))
         for nodes in self.parts(run):
             rest = self.costs.apart(run[len(nodes) :])
-            limit = least if found is None else CLOSER * least
             for block in self.blocks(nodes):
+                limit = CLOSER * found.cost if 0 < len(found.nodes) != len(nodes) else found.cost
                 cost = rest + self.costs.chained(nodes, block, limit - rest)
                 if cost < limit and self.fits(nodes, block):
-                    limit = least = cost
-                    found = nodes, block
+                    found = Best(nodes, block, cost)
         return found
 
     def parts(self, run: Sequence[Node]) -> Iterator[Sequence[Node]]:
