@@ -353,7 +353,7 @@ def test_strategy_survives_when_all_else_fails(strategy):
 
 def test_strategy_ends_in_a_space_smaller_than_its_budget(strategy):
     problem = Problem("f32", 4, 8, 8)
-    space, trials = run(strategy, Budget(10_000), lambda c: 1e-6 * c.mr, problem)
+    space, trials = run(strategy, Budget(10_000), lambda c: 1e-6 * (c.mr + 1), problem)
     assert len(trials.results) <= len(space) < 20
 
 
