@@ -34,6 +34,7 @@ CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a thi
 # Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: f32 14x32 runs
 # at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
 # And where A comes from memory every time, at any length (2450 x 32 x 288, 32 of them: 14x32 156 GFLOP/s, 8x32 229).
+# Not beside one vector of B: loads are what counts there, and a tall tile has fewest (800 x 16 x 800 1.1).
 STREAMS = 8
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
@@ -49,7 +50,6 @@ PAGED_BYTES, PAGED_K = 3 << 20, 1024
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 MANY_ROWS = 2048         # M from which on it never is
 LOADS = 2                # vector loads a cycle
-POINTERS = 8             # rows of A in place that have a pointer in a register each; the others' are loaded again
 
 # Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
 # 1 x 2048 x 512 (4 MiB) 49 and 23.
@@ -143,10 +143,10 @@ def _teams(problem: Problem) -> list[tuple[str, int]]:
 
 def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int, far: bool) -> float:
     # One microkernel call; rows and vectors are registers.
-    loads = vectors + rows + max(0, rows - POINTERS) * 0.5
+    loads = vectors + rows
     step = max(rows * vectors / PORTS, loads / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
     step += vectors * stream
-    if rows > STREAMS and (far or rows * k * real_bytes > L1_SHARE):
+    if rows > STREAMS and vectors > 1 and (far or rows * k * real_bytes > L1_SHARE):
         step += (rows - STREAMS) * STREAM_ROW
     return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
 

@@ -183,8 +183,8 @@ ISAS = (
 # rows * vectors accumulators, one register a vector of B and one for the broadcast of A.
 # Zen 5, f32, share of the FMA peak with operands in cache: 6x4 97.5 %, 8x3 94 %, 14x2 96.5 %
 # (28x1: 85-90 %, so no taller tile); v3: 6x2 and 4x3 93-94.5 %, 5x2 88 %.
-# Outputs of a single vector's width are bound by loads: 8x1 reaches 80 %, 14x1 75, 20x1 66 (row pointers spill), so
-# there are no tiles for them; 12 registers of v3 hold 12x1, no better than 6x1.
+# Outputs of a single vector's width are bound by loads: of 196 x 16 x 300 8x1 reaches 69 %, 14x1 78; 12 registers of
+# v3 hold 12x1, no better than 6x1.
 TILES = {
     "v2": ((6, 2), (4, 3)),
     "v3": ((6, 2), (4, 3)),
