@@ -48,6 +48,7 @@ FEW_ROWS = 200           # M up to which B is read in place
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
 PAGED_BYTES, PAGED_K = 3 << 20, 1024
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
+DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
 LOADS = 2                # vector loads a cycle
 
@@ -346,13 +347,19 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 128: 1.18).
         return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
     bytes_summed = problem.row.group > 1 and not problem.row.narrows
-    if problem.m <= FEW_ROWS and pack == "b" and bytes_summed and not _fits_l2(problem):
+    few = problem.m <= FEW_ROWS and pack == "b"
+    if few and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
-        # and 2048 steps: 4 x 10752 x 3584 1.3, 16 x 8192 x 2048 1.31, 64 x 16384 x 4096 1.25).  (bf16: 4 x 4096 x 2048
-        # 1.18, from 16 rows on nothing, and sums that are rounded would lie beside the output.)
-        kc = min(kc, max(128, l2 >> 11))
+        # and 2048 steps: 4 x 10752 x 3584 1.3, 16 x 8192 x 2048 1.31, 64 x 16384 x 4096 1.25).  Of columns that lie
+        # along k two panels, with all of it (64 x 7680 x 2560 nt times such strips 1.05, 32 x 2560 x 2560 1.05).
+        along = problem.layout[1] != "n"
+        kc = min(problem.k, DEEPEST) if along else min(kc, max(128, l2 >> 11))
         kc = -(-problem.k // -(-problem.k // kc))
-        return mc, kc, max(nr, BYTES_STRIP // nr * nr)
-    nc = 2 * nr if problem.m <= FEW_ROWS and pack == "b" else max(nr, 4 * l2 // (kc * size) // nr * nr)
+        return mc, kc, max(nr, (2 * nr if along else BYTES_STRIP) // nr * nr)
+    # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x 2048
+    # 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; but 32 x 3072 x 1024 0.99, 100 x 8192 x 2048 0.7).
+    halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
+    panels = 4 if halves and problem.m <= 64 else 2
+    nc = panels * nr if few else max(nr, 4 * l2 // (kc * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))
