@@ -357,7 +357,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         kc = -(-problem.k // -(-problem.k // kc))
         return mc, kc, max(nr, (2 * nr if along else BYTES_STRIP) // nr * nr)
     # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x 2048
-    # 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; but 32 x 3072 x 1024 0.99, 100 x 8192 x 2048 0.7).
+    # 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x 2048 0.7).
     halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
     panels = 4 if halves and problem.m <= 64 else 2
     nc = panels * nr if few else max(nr, 4 * l2 // (kc * size) // nr * nr)
