@@ -24,7 +24,7 @@ cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
 cdef npy_intp TURNED_FIRST = problem.TURNED_ROWS.start, TURNED_END = problem.TURNED_ROWS.stop
-cdef npy_intp DOT_FIRST = problem.DOT_ROWS.start, DOT_END = problem.DOT_ROWS.stop
+cdef npy_intp DOT_FIRST = problem.UNTURNED_ROWS.start, DOT_END = problem.UNTURNED_ROWS.stop
 cdef npy_intp DOT_BYTES = 0      # problem.dot_bytes(), which asks the CPU (0.5 ms): not while the library is imported
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns

@@ -32,9 +32,10 @@ packs B, or computes the transposed output (`problem.turns`), times:
 from __future__ import annotations
 
 from . import registry
-from .problem import DOT_ROWS, MAX_PARTIAL, MAX_TURNED, Config, Problem
+from .problem import MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem
 
-FEW_ROWS, NARROW_ROWS = {4: DOT_ROWS.stop - 1, 8: 8, 16: 8}, 80  # by bytes of a number; of one or two bytes in memory
+# By bytes of a number, and of one or two bytes in memory.
+FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
 FEW_COLUMNS, NARROW_COLUMNS = 4, 24
 # Of bool with long rows, and the least bytes of those of few ones.
 LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_BYTES = 128, 48, 512, 16, 64

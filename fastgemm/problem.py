@@ -28,7 +28,7 @@ MAX_SUMS = 4 << 20
 # 362, dots 489), of four bytes a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768
 # 350, 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_ROWS = range(9, 81)
-DOT_ROWS = range(10, 13)
+UNTURNED_ROWS = range(10, 13)
 DOT_COLUMNS = 16  # up to which they are turned over for dot products
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
@@ -124,7 +124,7 @@ def transposed(problem: Problem) -> Problem:
 
 
 def dot_bytes() -> int:
-    """Return the bytes of B up to which `DOT_ROWS` are dot products: half of L3."""
+    """Return the bytes of B up to which `UNTURNED_ROWS` are dot products: half of L3."""
     return cpu.caches().l3 // 2
 
 
@@ -139,7 +139,7 @@ def turns(problem: Problem) -> bool:
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
     if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
         return False
-    dots = m in DOT_ROWS and size == 4 and n * k * size <= dot_bytes()
+    dots = m in UNTURNED_ROWS and size == 4 and n * k * size <= dot_bytes()
     return m in TURNED_ROWS and n >= TURNED_RATIO * m and k >= TURNED_K and not dots
 
 
