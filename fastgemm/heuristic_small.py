@@ -57,6 +57,11 @@ class Limits(NamedTuple):
     shared: int = 0
 
 
+# Steps of k up to which an output of any size in a cache is a row of tiles: gemm's loop around them costs more than it
+# saves (460 x 460 by 1, 2, 4, 6 steps 1.10, 1.14, 1.10, 1.03, 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41,
+# int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4 from memory 0.80, 1024 x 1024 x 4, rows whole pages apart, 0.74 to 1.0).
+BRIEF = 4
+PIECE_CYCLES = 1.5
 # Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
 # dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
 # bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
@@ -150,6 +155,9 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return max(m, n, k) <= SMALL
     if problem.layout[1] == "n" and n > SMALL and m <= FLAT // problem.row.parts:
         return True
+    row_c = n * problem.row.itemsize
+    if problem.layout[1] == "n" and k <= BRIEF and m * row_c <= cpu.caches().l3 // 2 and row_c % 4096:
+        return True
     # From memory gemm's loops fetch A ahead (times these: 1000000 x 16 x 16 1.5, 313600 x 16 x 32 1.4, 400000 x 32 x 32
     # 1.25, f64 313600 x 16 x 32 1.45; int32 1000000 x 16 x 16 0.83).
     far = problem.layout[0] == "n" and problem.row.lane[0] == "f" and problem.streamed > cpu.caches().l3
@@ -184,6 +192,9 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
             rows = high * parts
             step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
             total += count_i * count_j * (problem.k * step + PANEL_CYCLES)
+    if problem.k <= BRIEF:
+        # Writing C is most of it, in pieces as wide as the tile (1000 x 1000 x 2, of 6x64: 8x48 1.05, 14x32 1.08).
+        total += problem.m * across * parts * PIECE_CYCLES
     return total
 
 
