@@ -6,10 +6,8 @@ member computes with that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +17,9 @@ from ..heuristic_packed import MAX_BYTES_K
 from ..packed import PackedMatrix, pack
 from . import ops
 from .ir import Node, Value
-from .rowwise import ROWS, Unfit, joined
+from .operands import Operands
+from .rowwise import ROWS, Unfit
 from .rules import Array
-from .scratch import Scratch
-
-
-class Geometry(NamedTuple):
-    """Items of a chain: leading axes kept apart, rows along the last of them, and rows of one item."""
-
-    lead: tuple[int, ...]
-    rows: int
-    block: int
-    joined: bool
-
-
-class _Operand(NamedTuple):
-    """An array of the caller's, its strides brought to (leading axes, rows, columns)."""
-
-    slot: int
-    dtype: str
-    lead: tuple[int, ...]
-    row: int
-    column: int
 
 
 class Lowering:
@@ -65,36 +44,12 @@ class Lowering:
     def __init__(
         self, nodes: Sequence[Node], values: Mapping[str, Value], strides: Mapping[str, tuple[int, ...]], block: int
     ) -> None:
-        self.nodes, self.values, self.strides = nodes, values, strides
+        self.nodes, self.values = nodes, values
         self.result = nodes[-1].output
-        inner = {node.output for node in nodes[:-1]}
-        self._outer = {self.result, *(name for node in nodes for name in node.inputs)} - inner
-        self.shape = values[self.result].shape
-        self.geometry = self._geometry(block)
-        self.sources: list[str | Array] = []
-        self._slots: dict[str, int] = {}
+        self.at = Operands(nodes, values, strides, block)
+        self.sources = self.at.sources
         self._members: list[Any] = []
-        self._scratch = Scratch()
         self._packs = True
-
-    def _geometry(self, block: int) -> Geometry:
-        lead, rows = self.shape[:-2], self.shape[-2]
-        flat = joined(self.nodes, self.values) and all(
-            self._is_even(name) for name, value in self._row_wise() if len(value.shape) > 1
-        )
-        if flat:
-            return Geometry((), math.prod(lead) * rows, min(block, math.prod(lead) * rows), True)
-        return Geometry(tuple(size for size in lead if size != 1), rows, min(block, rows), False)
-
-    def _row_wise(self) -> list[tuple[str, Value]]:
-        named = [(name, self.values[name]) for name in self._outer]
-        return [(name, value) for name, value in named if value.shape[:-1] == self.shape[:-1]]
-
-    def _is_even(self, name: str) -> bool:
-        """Whether the rows of all leading axes follow each other at one distance."""
-        shape, strides = self.values[name].shape, self.strides[name]
-        axes = [(size, step) for size, step in zip(shape[:-1], strides[:-1], strict=True) if size != 1]
-        return all(outer == size * inner for (_, outer), (size, inner) in pairwise(axes))
 
     def chain(self) -> Chain:
         """Return the chain; as `parts`."""
@@ -109,8 +64,8 @@ class Lowering:
             If kernels do not take it, or there are none: what it stands for must be run node by node.
         """
         self._lower()
-        members, scratch = self._scratch.placed(self._members, self.geometry.block)
-        geometry = self.geometry
+        members, scratch = self.at.scratch.placed(self._members, self.at.geometry.block)
+        geometry = self.at.geometry
         blocks = -(-geometry.rows // geometry.block)
         return members, (*geometry.lead, blocks), geometry.rows, geometry.block, scratch
 
@@ -124,9 +79,9 @@ class Lowering:
         return None
 
     def _lower(self) -> None:
-        if len(self.geometry.lead) > 2:
-            raise Unfit(f"{len(self.geometry.lead)} leading axes: a chain counts two and its blocks of rows")
-        now = self._outside(self.nodes[0].inputs[0])
+        if len(self.at.geometry.lead) > 2:
+            raise Unfit(f"{len(self.at.geometry.lead)} leading axes: a chain counts two and its blocks of rows")
+        now = self.at.outside(self.nodes[0].inputs[0])
         pairs = zip(self.nodes, (*self.nodes[1:], None), strict=True)
         for node, after in pairs:
             if after is not None and self._rounds(node, after, now):
@@ -136,63 +91,6 @@ class Lowering:
                 now = self._node(node, now, after)
         if len(self.sources) > SLOTS:
             raise Unfit(f"{len(self.sources)} arrays: a chain takes {SLOTS}")
-
-    # ---- operands ---------------------------------------------------------------------------------------------------
-
-    def _slot(self, name: str) -> int:
-        """Return a value's slot, handed out when it is first asked for: weights that are packed need none."""
-        if name not in self._slots:
-            self._slots[name] = len(self.sources)
-            self.sources.append(name)
-        return self._slots[name]
-
-    def _operand(self, name: str) -> _Operand:
-        value, strides = self.values[name], self.strides[name]
-        missing = len(self.shape) - len(value.shape)
-        shape = (1,) * missing + value.shape
-        steps = [0 if size == 1 else step for size, step in zip(shape, (0,) * missing + strides, strict=True)]
-        *lead, row, column = steps
-        if shape[-1] == 1:
-            column = value.dtype.itemsize
-        if self.geometry.joined:
-            axes = [(size, step) for size, step in zip(shape[:-1], steps[:-1], strict=True) if size != 1]
-            return _Operand(self._slot(name), value.dtype.name, (), axes[-1][1] if axes else row, column)
-        kept = tuple(step for step, size in zip(lead, self.shape[:-2], strict=True) if size != 1)
-        return _Operand(self._slot(name), value.dtype.name, kept, row, column)
-
-    def _outside(self, name: str) -> Ref:
-        """Rows of the item."""
-        o = self._operand(name)
-        return Ref(o.slot, o.dtype, 0, (*o.lead, o.row * self.geometry.block), o.row, o.column)
-
-    def _matrix(self, name: str) -> Ref:
-        """A right operand: the same for all blocks of rows."""
-        value = self.values[name]
-        if self.geometry.joined:
-            row, column = self.strides[name][-2:]
-            lead: tuple[int, ...] = ()
-        else:
-            _, _, lead, row, column = self._operand(name)
-        if value.shape[-1] == 1:
-            column = value.dtype.itemsize
-        return Ref(self._slot(name), value.dtype.name, 0, (*lead, 0), row, column)
-
-    def _vector(self, name: str, wanted: str) -> Ref:
-        """A number for each column."""
-        value = self.values[name]
-        if value.dtype.name == wanted:
-            step = self.strides[name][-1] if value.size > 1 else value.dtype.itemsize
-            return Ref(self._slot(name), wanted, 0, (), 0, step)
-        if value.data is None:
-            raise Unfit(f"{name} is {value.dtype}, and known only when the chain runs")
-        self.sources.append(np.ascontiguousarray(value.data, wanted).reshape(-1))
-        return Ref(len(self.sources) - 1, wanted, 0, (), 0, np.dtype(wanted).itemsize)
-
-    def _target(self, last: bool, columns: int, dtype: str) -> Ref:
-        """Where a member writes: the output, if it is the last and makes its type; else scratch."""
-        if last and self.values[self.result].dtype.name == dtype:
-            return self._outside(self.result)
-        return self._scratch.rows(columns, dtype)
 
     # ---- members ----------------------------------------------------------------------------------------------------
 
@@ -206,13 +104,15 @@ class Lowering:
         if node.op == "quantize":
             return self._quantized(node, x, columns, after is None)
         if node.op in ("cast", "dequantize"):
-            return self._converted(node, x, columns, self._target(after is None, columns, kind))
+            return self._converted(node, x, columns, self.at.target(after is None, columns, kind))
         if node.kind == ops.PRODUCT:
             return self._product(node, x, columns, after is None, wanted)
         if node.op in ROWS:
             return self._rows(node, x, columns, after is None, wanted)
         made = self._map(x, columns, self._finish(node.op, node), after is None)
-        return made if made.dtype == wanted else self._cast(made, columns, self._target(after is None, columns, wanted))
+        if made.dtype == wanted:
+            return made
+        return self._cast(made, columns, self.at.target(after is None, columns, wanted))
 
     def _adjacent(self, *refs: Ref | None) -> None:
         """Refuse rows whose numbers do not lie side by side: only the operands of products may."""
@@ -226,7 +126,7 @@ class Lowering:
         return out
 
     def _as(self, x: Ref, columns: int, dtype: str) -> Ref:
-        return x if x.dtype == dtype else self._cast(x, columns, self._scratch.rows(columns, dtype))
+        return x if x.dtype == dtype else self._cast(x, columns, self.at.scratch.rows(columns, dtype))
 
     def _finish(self, op: str, node: Node) -> tuple[Any, ...] | None:
         name = node.attributes.get("activation", "none") if node.kind == ops.PRODUCT else op
@@ -240,12 +140,12 @@ class Lowering:
         terms = dict(zip(node.attributes.get("terms", ()), node.inputs[2:], strict=True))
         # Halves are finished in float32.
         kind = "float64" if wanted == "float64" else "float32"
-        bias = self._vector(terms["bias"], kind) if "bias" in terms else None
-        beside = self._as(self._outside(terms["residual"]), columns, kind) if "residual" in terms else None
+        bias = self.at.vector(terms["bias"], kind) if "bias" in terms else None
+        beside = self._as(self.at.outside(terms["residual"]), columns, kind) if "residual" in terms else None
         activation = self._finish("", node)
         finish = Finish(activation, bias, beside) if terms or activation else None
         b = self._weight(weight, 0)
-        c = self._target(last, columns, wanted)
+        c = self.at.target(last, columns, wanted)
         self._adjacent(c, beside)
         self._members.append(Product(columns, weight.shape[-2], a, b, c, finish))
         return c
@@ -255,10 +155,10 @@ class Lowering:
         if weight.data is not None and len(weight.shape) == 2 and not zero:
             if not self._packs:
                 return Ref(SCRATCH, weight.dtype.name)
-            packed = pack(weight.data, rows=self.geometry.block)
+            packed = pack(weight.data, rows=self.at.geometry.block)
             if packed.panels is not None:
                 return packed
-        return self._matrix(weight.name)._replace(zero=zero)
+        return self.at.matrix(weight.name)._replace(zero=zero)
 
     def _bytes(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
         """A product of bytes: its sums are scaled where they lie, to floats or to bytes again."""
@@ -276,24 +176,24 @@ class Lowering:
         activation = self._finish("", node)
         if kind != "float32" and (activation is None or activation[0] == "relu"):
             y_scale, zero = float(np.float32(node.attributes["y_scale"])), int(node.attributes["y_zero"])
-            c = self._target(last, columns, kind)._replace(zero=zero)
+            c = self.at.target(last, columns, kind)._replace(zero=zero)
             with np.errstate(all="ignore"):
                 scale, shift = (None if x is None else (x / y_scale).astype(np.float32) for x in (scale, shift))
             low = None if activation is None else zero
             self._members.append(Product(columns, inner, x, b, c, scale=_finite(scale), shift=_finite(shift), low=low))
             return c._replace(zero=0)
-        bias = self._vector(terms["bias"].name, "float32") if "bias" in terms else None
-        c = self._target(last, columns, "float32")
+        bias = self.at.vector(terms["bias"].name, "float32") if "bias" in terms else None
+        c = self.at.target(last, columns, "float32")
         self._members.append(Product(columns, inner, x, b, c, Finish(activation, bias), scale=_finite(scale)))
         if kind == "float32":
             return c
-        made = self._target(last, columns, kind)
+        made = self.at.target(last, columns, kind)
         y_scale, zero = float(node.attributes["y_scale"]), int(node.attributes["y_zero"])
         self._cast(c, columns, made._replace(scale=y_scale, zero=zero))
         return made
 
     def _quantized(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
-        made = self._target(last, columns, self.values[node.output].dtype.name)
+        made = self.at.target(last, columns, self.values[node.output].dtype.name)
         scale, zero = self._scale(node)
         self._cast(x, columns, made._replace(scale=scale, zero=zero))
         return made
@@ -312,9 +212,9 @@ class Lowering:
     def _map(self, x: Ref, columns: int, activation: tuple[Any, ...] | None, last: bool) -> Ref:
         x = self._as(x, columns, "float32" if x.dtype == "bfloat16" else x.dtype)
         if last and self.values[self.result].dtype.name == x.dtype:
-            out = self._outside(self.result)
+            out = self.at.outside(self.result)
         else:
-            out = x if x.slot < SCRATCH else self._scratch.rows(columns, x.dtype)
+            out = x if x.slot < SCRATCH else self.at.scratch.rows(columns, x.dtype)
         self._adjacent(x, out)
         self._members.append(Map(columns, x, out, Finish(activation)))
         return out
@@ -336,16 +236,16 @@ class Lowering:
         here = not last and wanted == "float32" and x.slot < SCRATCH
         if rounded is not None:
             scale, zero = self._scale(rounded)
-            made = self._target(last, columns, self.values[rounded.output].dtype.name)
+            made = self.at.target(last, columns, self.values[rounded.output].dtype.name)
             out = made._replace(scale=scale, zero=zero)
         else:
-            out = made = x if here else self._target(last, columns, wanted)
+            out = made = x if here else self.at.target(last, columns, wanted)
         vectors: dict[str, Ref] = {}
         params: dict[str, float] = {}
         if node.op == "layer_norm":
             params = {"epsilon": node.attributes.get("epsilon", 1e-5)}
-            names = registry.row_op("layer_norm").vectors
-            vectors = {name: self._vector(read, "float32") for name, read in zip(names, node.inputs[1:], strict=False)}
+            given = zip(registry.row_op("layer_norm").vectors, node.inputs[1:], strict=False)
+            vectors = {name: self.at.vector(read, "float32") for name, read in given}
         elif node.op == "masked_softmax":
             params = {"scale": node.attributes.get("scale", 1.0)}
             if len(node.inputs) > 1:
@@ -355,7 +255,7 @@ class Lowering:
         return made
 
     def _mask(self, name: str, columns: int) -> Ref:
-        mask = self._outside(name)
+        mask = self.at.outside(name)
         return mask if mask.dtype == "float32" else self._as(mask, columns, "float32")
 
 
