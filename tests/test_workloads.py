@@ -21,6 +21,7 @@ if str(BENCH) not in sys.path:
 import cachegrind  # noqa: E402
 import real_models  # noqa: E402
 import workload_cases  # noqa: E402
+import workload_chains  # noqa: E402
 import workload_data  # noqa: E402
 import workload_graph  # noqa: E402
 import workload_passes  # noqa: E402
@@ -56,7 +57,7 @@ def computed(work: Workload, name: str, data: Any) -> np.ndarray:
 
 
 def test_examples() -> None:
-    for module in (workload_cases, cachegrind, workload_passes):
+    for module in (workload_cases, cachegrind, workload_chains, workload_passes):
         assert doctest.testmod(module).failed == 0
 
 
@@ -208,6 +209,18 @@ def test_passes_one_after_another(capsys: pytest.CaptureFixture[str]) -> None:
     assert [cell.strip() for cell in lines["sinking"].split("|")[2:4]] == ["-", "-"]
     assert "-" not in lines["weights"].split("|")[2]
     assert "-" not in lines["quantised"].split("|")[3]
+
+
+def test_all_ways_to_run_a_network(capsys: pytest.CaptureFixture[str]) -> None:
+    """One by one is the first way, and the one that the costs choose is among them."""
+    chosen, ways = workload_chains.measure(Workload("MLP_s", "mlp", (13, 40, 24, 8), 8, "float32"), 0.0001)
+    assert str(ways[0]) == "one by one"
+    assert chosen in ways
+    assert chosen.cost <= ways[0].cost
+    assert {way.length for way in ways} == {0, 2, 3}
+    asked = ["--networks", "MLP_1", "--batch", "4", "--dtype", "int8", "--sample", "0.0001", "--threads", "1"]
+    assert workload_chains.main([*asked, "--details"]) == 0
+    assert "| MLP_1 batch 4 int8 | one by one |" in capsys.readouterr().out
 
 
 def test_a_model_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
