@@ -1,0 +1,128 @@
+"""The heuristic's configuration beside every other one, shape by shape: does a type need constants of its own?
+
+    python bench/sweep.py --dtype int32 int8:int32               # 12 of the shipped shapes each; a minute a type
+    python bench/sweep.py --dtype int16 --shapes 512x512x512 64x2560x2560 --seconds 2
+    python bench/sweep.py --dtype bool --sample 20 --seed 1
+
+All configurations that the tuner knows for a problem on one thread (families, tiles, packing, MC, KC, NC) are timed
+below Python, a short loop each in turns; the better half stays for the next round, until a few are left, which are
+timed in turns for as long again.  Prints a line a shape with the gain of the best over the heuristic's, and the
+geometric mean; a gain below one is one, because the heuristic's is among them.  A figure above 1.05 is marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import cases
+import numpy as np
+import progress
+
+from fastgemm import heuristic, kernels
+from fastgemm.plan import Plan
+from fastgemm.problem import Config, Problem
+from fastgemm.tune import shapes
+from fastgemm.tune.space import Space
+from fastgemm.tune.words import describe, duration, geometric_mean, name
+
+SHAPES = Path(__file__).parent / "shapes" / "gemm_shapes.csv"
+FEW = 4  # that are left for the end
+MARKED = 1.05
+MOST_FLOPS = 1e9
+
+
+def arrays(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return operands of a problem, laid out as its letters say.
+
+    Examples
+    --------
+    >>> a, b = arrays(Problem("f32", 2, 3, 4, layout="nt"))
+    >>> a.shape, b.shape, b.strides
+    ((2, 4), (4, 3), (4, 16))
+    """
+    trans_a, trans_b = (letter == "t" for letter in problem.layout)
+    dtype, m, n, k, batch = problem.row.numpy, problem.m, problem.n, problem.k, problem.batch
+    return cases.operands(cases.Case(dtype, m, n, k, batch, trans_a, trans_b))
+
+
+def timed(problem: Problem, configs: Sequence[Config], seconds: float) -> dict[Config, float]:
+    """Return the least seconds of each configuration, a loop of each in turns."""
+    a, b = arrays(problem)
+    plans = [Plan(problem, config) for config in configs]
+    out = plans[0].run(a, b)
+    times = max(1, int(2e8 / problem.flops))
+    best = dict.fromkeys(configs, float("inf"))
+    end = time.perf_counter() + seconds
+    while True:
+        for config, plan in zip(configs, plans, strict=True):
+            start = time.perf_counter()
+            plan.run(a, b, out, times)
+            best[config] = min(best[config], (time.perf_counter() - start) / times)
+        if time.perf_counter() >= end:
+            return best
+
+
+def swept(problem: Problem, seconds: float) -> tuple[float, Config, float]:
+    """Return the heuristic's time, the best configuration and its time, of one more turn of both and a few."""
+    start = heuristic.config(problem)
+    left = list(Space(problem, start).all())
+    while len(left) > FEW:
+        took = timed(problem, left, 0.0)
+        left = sorted(left, key=took.__getitem__)[: max(FEW, len(left) // 2)]
+    took = timed(problem, list(dict.fromkeys([start, *left])), seconds)
+    best = min(took, key=took.__getitem__)
+    return took[start], best, took[best]
+
+
+def chosen(options: argparse.Namespace, dtype: str) -> list[Problem]:
+    """The shapes that are asked for, or some of the shipped ones; none of a second's work."""
+    if options.shapes:
+        sizes = [cases.parse(text) for text in options.shapes]
+        return [Problem(dtype, case.m, case.n, case.k, case.batch) for case in sizes]
+    found, _ = shapes.from_csv(SHAPES, [dtype], [1])
+    fitting = [problem for problem in dict.fromkeys(found) if problem.flops <= MOST_FLOPS]
+    random.Random(options.seed).shuffle(fitting)
+    return fitting[: options.sample]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dtype", nargs="+", type=shapes.type_named, default=["i32"], help="default: int32")
+    parser.add_argument("--shapes", nargs="+", metavar="MxNxK[xBATCH]", help="default: some of the shipped ones")
+    parser.add_argument("--sample", type=int, default=12, metavar="N", help="how many of those (default: 12)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of the last turns on a shape (default: 0.5)")
+    options = parser.parse_args(arguments)
+    if options.sample < 1 or not options.seconds > 0:
+        parser.error("a sample and seconds must be above zero")
+    tier = kernels.active_isa()
+    if tier is None:
+        parser.error("no kernels run on this CPU")
+    kernels.load(tier.name)
+    for dtype in options.dtype:
+        gains = []
+        problems = chosen(options, dtype)
+        with progress.bar(f"sweeping {dtype}", len(problems)) as bar:
+            for problem in problems:
+                bar.step(name(problem))
+                before, config, after = swept(problem, options.seconds)
+                gains.append(before / after)
+                mark = "  <--" if gains[-1] > MARKED else ""
+                print(f"{name(problem)}: {duration(before)}, {gains[-1]:.3f} {describe(config)}{mark}", flush=True)
+        marked = sum(gain > MARKED for gain in gains)
+        print(
+            f"{dtype}: the best over the heuristic's {geometric_mean(gains):.3f}, {marked} of {len(gains)} above 1.05"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
