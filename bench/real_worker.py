@@ -122,7 +122,7 @@ class Session(worker.Session):
             bound = self.peer.model(Path(path), x)
             made = bound.array(bound.call(None, None))
         except (peers.Unsupported, ImportError, ValueError, RuntimeError) as error:
-            return {"unsupported": str(error).strip().splitlines()[0]}
+            return {"unsupported": (str(error).strip() or type(error).__name__).splitlines()[0]}
         self.bound, self.loops = [bound], 1
         flat = np.asarray(made, np.float64).reshape(-1)
         return {"loops": self._calibrate(sample), "values": flat[:: max(1, flat.size // 1000)].tolist()}

@@ -85,7 +85,7 @@ class Session:
             answer = first.call(first.a, first.b)
         except (RuntimeError, NotImplementedError) as error:
             self.drop()
-            return {"unsupported": str(error).strip().splitlines()[0]}
+            return {"unsupported": (str(error).strip() or type(error).__name__).splitlines()[0]}
         spent = time.perf_counter() - start
         wrong = cases.check(a, b, first.array(answer))
         del answer

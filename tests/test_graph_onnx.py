@@ -334,6 +334,15 @@ class TestRefusals:
         assert refused > 100
 
 
+def test_the_checker_may_refuse_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(model: Any) -> None:
+        raise onnx.checker.ValidationError(" ")
+
+    monkeypatch.setattr(onnx.checker, "check_model", refuse)
+    with pytest.raises(GraphError, match="refuses the model: ValidationError"):
+        graph.from_onnx(DATA / "mlp_small.onnx", batch=2)
+
+
 def test_the_package_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -89,7 +89,9 @@ def _checked(onnx: Any, proto: Any, sizes: Mapping[str, int], batch: int | None)
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError, TypeError) as error:
-        raise GraphError(f"the ONNX checker refuses the model: {str(error).strip().splitlines()[0]}") from None
+        # It has errors without a word, too.
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise GraphError(f"the ONNX checker refuses the model: {why}") from None
     opsets = [entry.version for entry in proto.opset_import if entry.domain in DOMAINS]
     if not opsets:
         raise GraphError("the model names no version of ONNX's operators")
