@@ -51,6 +51,16 @@ def test_turned_results_are_finished_by_kernels(single: bool, monkeypatch: pytes
     np.testing.assert_allclose(ready.run(inputs)["y"], want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_an_activation_of_halves_before_an_operation_on_rows(dtype: str) -> None:
+    """Between members of a chain the sums of halves stay float32, and the activation follows those."""
+    build = Builder()
+    x = build.input("x", (6, 5), dtype)
+    weight, bias = (numbers(shape, "f4").astype(dtype_of(dtype)) for shape in ((5, 8), (8,)))
+    build.output(build.layer_norm(build.relu(x @ weight + bias), epsilon=0.5), "y")
+    compiled(build, 2e-2)
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_more_arrays_than_a_chain_takes(known: bool) -> None:
     build = Builder()
