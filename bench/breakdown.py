@@ -67,6 +67,7 @@ def pieces(compiled: Any, given: dict[str, Any]) -> Iterator[tuple[list[tuple[st
     from fastgemm.chain import Chain, Product
     from fastgemm.graph.kernel_runners import ChainOf
     from fastgemm.graph.lowering import Lowering
+    from fastgemm.graph.operands import Operands
 
     program = compiled._program
     outputs = {root: compiled._output(name, None, {}, {}) for root, name in program.made.items()}
@@ -80,7 +81,7 @@ def pieces(compiled: Any, given: dict[str, Any]) -> Iterator[tuple[list[tuple[st
             continue
         # The arrays by slot, as the whole chain is called with them.
         operands = bind(x, out).args[0]
-        members, *shape = Lowering(*bind._asked).parts()
+        members, *shape = Lowering(Operands(*bind._asked)).parts()
         names, calls = [], []
         items = math.prod(shape[0][:-1]) * shape[1]
         for at, member in enumerate(members, 1):

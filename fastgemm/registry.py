@@ -199,7 +199,7 @@ WHOLE_TILES = {"v2": ((6, 2),), "v3": ((6, 2),), "v4": ((6, 4),)}
 DOT_ROWS = 4
 DOT_COLUMNS = {16: {1: (4, 4, 2, 2), 2: (4, 2, 1, 1)}, 32: {1: (6, 6, 6, 6), 2: (3, 3, 3, 3)}}
 
-# Dot products of few rows by a B that is read as it lies: the most rows of A at a time.
+# Few rows by a B that is read as it lies: the most rows of A at a time.
 STRIP_ROWS = 8
 
 FAMILIES = (

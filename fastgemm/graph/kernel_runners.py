@@ -15,6 +15,7 @@ from ..packed import PackedMatrix, pack
 from . import ops
 from .ir import Graph, Node, Value
 from .lowering import Lowering
+from .operands import Operands
 from .rules import Array, Attributes
 from .storage import Place
 
@@ -116,10 +117,10 @@ class ChainOf:
 
     def misfit(self) -> str | None:
         """Return why kernels do not take it; None where they do."""
-        return Lowering(*self._asked).misfit()
+        return Lowering(Operands(*self._asked)).misfit()
 
     def _make(self) -> tuple[Chain, list[Array | None], list[tuple[int, int]]]:
-        lowered = Lowering(*self._asked)
+        lowered = Lowering(Operands(*self._asked))
         chain = lowered.chain()
         values = self._asked[1]
         known = [values[one].data if isinstance(one, str) else one for one in lowered.sources]

@@ -6,7 +6,6 @@ member computes with that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,27 +26,13 @@ class Lowering:
 
     Parameters
     ----------
-    nodes : sequence of Node
-        Each reads the result of the one before as its first operand.
-    values : mapping
-    strides : mapping
-        Of the values that are not made inside: their strides in bytes.
-    block : int
-        Rows of an item.
-
-    Attributes
-    ----------
-    sources : list of str or ndarray
-        What each slot of the chain holds: a value, by its name, or a constant in another type than the graph's.
+    at : Operands
+        Of the chain's nodes; slots and scratch are handed out meanwhile, so it serves one lowering.
     """
 
-    def __init__(
-        self, nodes: Sequence[Node], values: Mapping[str, Value], strides: Mapping[str, tuple[int, ...]], block: int
-    ) -> None:
-        self.nodes, self.values = nodes, values
-        self.result = nodes[-1].output
-        self.at = Operands(nodes, values, strides, block)
-        self.sources = self.at.sources
+    def __init__(self, at: Operands) -> None:
+        self.at = at
+        self.nodes, self.values, self.result, self.sources = at.nodes, at.values, at.result, at.sources
         self._members: list[Any] = []
         self._packs = True
 

@@ -41,6 +41,7 @@ class Operands:
     Parameters
     ----------
     nodes : sequence of Node
+        Each reads the result of the one before as its first operand.
     values : mapping
     strides : mapping
         Of the values that are not made inside: their strides in bytes.
@@ -58,25 +59,25 @@ class Operands:
     def __init__(
         self, nodes: Sequence[Node], values: Mapping[str, Value], strides: Mapping[str, tuple[int, ...]], block: int
     ) -> None:
-        self.values, self.strides = values, strides
+        self.nodes, self.values, self.strides = nodes, values, strides
         self.result = nodes[-1].output
         self.shape = values[self.result].shape
         self.sources: list[str | Array] = []
         self.scratch = Scratch()
         self._slots: dict[str, int] = {}
-        self.geometry = self._geometry(nodes, block)
+        self.geometry = self._geometry(block)
 
-    def _geometry(self, nodes: Sequence[Node], block: int) -> Geometry:
+    def _geometry(self, block: int) -> Geometry:
         lead, rows = self.shape[:-2], self.shape[-2]
-        flat = joined(nodes, self.values) and all(self._is_even(name) for name in self._row_wise(nodes))
+        flat = joined(self.nodes, self.values) and all(self._is_even(name) for name in self._row_wise())
         if flat:
             return Geometry((), math.prod(lead) * rows, min(block, math.prod(lead) * rows), True)
         return Geometry(tuple(size for size in lead if size != 1), rows, min(block, rows), False)
 
-    def _row_wise(self, nodes: Sequence[Node]) -> list[str]:
+    def _row_wise(self) -> list[str]:
         """Return what is read or written from outside and has rows of its own."""
-        inner = {node.output for node in nodes[:-1]}
-        outer = {self.result, *(name for node in nodes for name in node.inputs)} - inner
+        inner = {node.output for node in self.nodes[:-1]}
+        outer = {self.result, *(name for node in self.nodes for name in node.inputs)} - inner
         shapes = {name: self.values[name].shape for name in outer}
         return [name for name, shape in shapes.items() if len(shape) > 1 and shape[:-1] == self.shape[:-1]]
 

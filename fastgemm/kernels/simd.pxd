@@ -244,8 +244,6 @@ cdef extern from *:
 
     static inline void *forgotten(void *p) { __asm__("" : "+r"(p)); return p; }
     #define prefetch_read(p) __builtin_prefetch((p), 0, 3)
-    /* The same pointer, of which the compiler does not know how it lies to others. */
-    static inline const void* unknown_place(const void* p) { __asm__("" : "+r"(p)); return p; }
     #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
     #endif
     """
@@ -282,5 +280,4 @@ cdef extern from *:
     bint at_most_f32(vf32, float limit) nogil
     void* forgotten(void*) nogil    # the same pointer, of which the compiler knows nothing
     void prefetch_read(const void*) nogil
-    const void* unknown_place(const void*) nogil
     void prefetch_write(const void*) nogil

@@ -24,11 +24,12 @@ FUSIONS = ("none", "fine", "full")
 
 
 class Pass(NamedTuple):
-    """A row of `PASSES`: its function of a graph (two also take threads), and the least fusion that runs it."""
+    """A row of `PASSES`: its function, the least fusion that runs it, and whether it takes threads of a call too."""
 
     name: str
     function: Callable[..., Graph]
     least: str
+    threads: bool = False
 
 
 class Applied(NamedTuple):
@@ -53,8 +54,8 @@ PASSES = (
     Pass("sinking", sinking, "fine"),
     Pass("layouts", layouts, "fine"),
     Pass("weights", weights, "fine"),
-    Pass("prologues", prologues, "full"),
-    Pass("chains", chains, "full"),
+    Pass("prologues", prologues, "full", True),
+    Pass("chains", chains, "full", True),
     Pass("copies", copies, "none"),
 )
 
@@ -86,11 +87,11 @@ def apply(graph: Graph, fusion: str = "full", log: list[Applied] | None = None, 
     """
     if fusion not in FUSIONS:
         raise ValueError(f"fusion must be one of {', '.join(FUSIONS)}, not {fusion!r}")
-    for name, function, least in PASSES:
-        if FUSIONS.index(least) > FUSIONS.index(fusion):
+    for row in PASSES:
+        if FUSIONS.index(row.least) > FUSIONS.index(fusion):
             continue
         before = len(graph.nodes)
-        graph = function(graph, threads) if function in (prologues, chains) else function(graph)
+        graph = row.function(graph, threads) if row.threads else row.function(graph)
         if log is not None:
-            log.append(Applied(name, before, len(graph.nodes), count(copies(graph)), graph))
+            log.append(Applied(row.name, before, len(graph.nodes), count(copies(graph)), graph))
     return graph

@@ -17,6 +17,7 @@ from ...threads import get_num_threads
 from .. import costs, ops, rowwise
 from ..ir import Graph, Node, Value
 from ..lowering import Lowering
+from ..operands import Operands
 
 # Into how many blocks the rows of a matrix may be cut, beside as many as share them evenly between threads.
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -134,7 +135,7 @@ class Choice:
 
     def fits(self, nodes: Sequence[Node], block: int) -> bool:
         """Whether kernels take a chain with its operands where they lie."""
-        return Lowering(nodes, self.graph.values, self.costs.strides, block).misfit() is None
+        return Lowering(Operands(nodes, self.graph.values, self.costs.strides, block)).misfit() is None
 
     def blocks(self, nodes: Sequence[Node]) -> list[int]:
         """Return the rows that an item may have, the most first."""
