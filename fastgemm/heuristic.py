@@ -35,7 +35,10 @@ CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a thi
 # at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
 # And where A comes from memory every time, at any length (2450 x 32 x 288, 32 of them: 14x32 156 GFLOP/s, 8x32 229).
 # Not beside one vector of B: loads are what counts there, and a tall tile has fewest (800 x 16 x 800 1.1).
+# Of bytes, four a lane, beside several vectors of B at any length (8x48 times 6x64: 494 x 32 x 100 0.96, 78 x 78 x 78
+# 0.97, 2450 x 32 x 288, 32 of them, 0.82; but 92160 x 144 x 32 1.09, 64 x 68 x 17 1.06).
 STREAMS = 8
+BYTE_STREAMS = 6
 L1_SHARE = 32 << 10
 STREAM_ROW = 0.25
 FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
@@ -142,32 +145,39 @@ def _teams(problem: Problem) -> list[tuple[str, int]]:
     return teams
 
 
-def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int, far: bool) -> float:
-    # One microkernel call; rows and vectors are registers.
+def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int, streams: int) -> float:
+    # One microkernel call; rows and vectors are registers.  More rows than `streams` cost something in every step; 0:
+    # more than STREAMS, of A's that leave L1.
     loads = vectors + rows
     step = max(rows * vectors / PORTS, loads / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
     step += vectors * stream
-    if rows > STREAMS and vectors > 1 and (far or rows * k * real_bytes > L1_SHARE):
-        step += (rows - STREAMS) * STREAM_ROW
+    if not streams:
+        streams = STREAMS if rows * k * real_bytes > L1_SHARE else rows
+    if rows > streams and vectors > 1:
+        step += (rows - streams) * STREAM_ROW
     return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
 
 
 @lru_cache(maxsize=4096)
 def _grid_cycles(
-    rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, far: bool
+    rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, streams: int
 ) -> float:
     # All tiles of a rows x vectors output, in panels balanced as the driver balances them.
     total = 0.0
     i_panels, j_panels = -(-rows // mr), -(-vectors // nv)
     for high, count_i in _balanced(rows, i_panels):
         for wide, count_j in _balanced(vectors, j_panels):
-            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes, far)
+            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes, streams)
     return total
 
 
-def panel_cycles(rows: int, vectors: int, mr: int, nv: int, real_bytes: int) -> float:
+def panel_cycles(row: registry.DType, rows: int, vectors: int, mr: int, nv: int) -> float:
     """Return the cost of an output whose B lies in panels of `nv` vectors, for comparing such widths."""
-    return _grid_cycles(rows, vectors, DEEP, mr, nv, 0.0, real_bytes, False)
+    return _grid_cycles(rows * row.parts, vectors, DEEP, mr * row.parts, nv, 0.0, row.real_bytes, _streams(row, False))
+
+
+def _streams(row: registry.DType, far: bool) -> int:
+    return BYTE_STREAMS if row.group > 1 else STREAMS if far else 0
 
 
 def cycles(problem: Problem, config: Config) -> float:
@@ -199,8 +209,8 @@ def cycles(problem: Problem, config: Config) -> float:
         m = -(-m // config.threads)
     else:
         vectors = -(-vectors // config.threads)
-    high = config.mr * row.parts
-    return _grid_cycles(m * row.parts, vectors, steps, high, config.nr // lanes, 0.0, row.real_bytes, False)
+    high, streams = config.mr * row.parts, _streams(row, False)
+    return _grid_cycles(m * row.parts, vectors, steps, high, config.nr // lanes, 0.0, row.real_bytes, streams)
 
 
 def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
@@ -238,7 +248,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     own = family(dt, tier) != "gemm"
     far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t" and not own
     row_bytes = 0 if own or (problem.layout[0] == "t" and row_b <= SHORT_ROW) else dt.real_bytes
-    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, far)
+    streams = _streams(dt, far)
+    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, streams)
     cycles += begins
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0

@@ -20,6 +20,8 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
     >>> f32, v4 = registry.dtype("f32"), registry.isa("v4")
     >>> heuristic_packed.vectors(f32, v4, 8, 4096), heuristic_packed.vectors(f32, v4, 4096, 4096)
     (3, 4)
+    >>> heuristic_packed.vectors(registry.dtype("i8_i32"), v4, 8, 4096)
+    3
     """
     rows = TYPICAL_ROWS if rows is None else rows
     wide = -(-n // registry.lanes(row, tier))
@@ -27,8 +29,7 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
     def cost(tile: tuple[int, int]) -> tuple[int, float]:
         mr, nv = tile
         # Reading B bounds few rows, and the fewer passes over its panels the better.
-        cycles = heuristic.panel_cycles(rows * row.parts, wide, mr * row.parts, nv, row.real_bytes)
-        return (-(-rows // mr) if rows <= FEW else 0), cycles
+        return (-(-rows // mr) if rows <= FEW else 0), heuristic.panel_cycles(row, rows, wide, mr, nv)
 
     return min(registry.registers(row, tier), key=cost)[1]
 
