@@ -5,9 +5,11 @@
 
 `fastgemm.linear` of 1 to 32 rows and a packed matrix (int8: `matmul_integer`'s product) reads every weight once, so it
 takes at least as long as the same threads take to read so many bytes, and at least as long as the multiply-adds take at
-the peak.  Both are measured beside every sample, in the same process: reading as bench/stream.py does, the peak by
-multiply-adds in registers.  Several matrices take turns, so that none is left in a cache.  The bound is the larger of
-the two; with more rows than the crossover (f32: peak / (2 * bandwidth / 4 bytes), 14 on a Zen 5) the peak is.
+the peak.  Both are measured in the same process: reading as bench/stream.py does, of these very matrices and beside
+every round of products, the peak by multiply-adds in registers.  Several matrices take turns, for products and for
+reading, so that nothing is left in a cache (one array of 64 MiB read again and again comes 1.15 times as fast from a
+last cache of 32).  The bound is the larger of the two; with more rows than the crossover (f32: peak / (2 * bandwidth /
+4 bytes), 14 on a Zen 5) the peak is.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -53,6 +55,26 @@ def peak(dtype: str, threads: int) -> float:
     return threads * max(done / spent for done, spent in rates)
 
 
+def read_in_turns(packed: Sequence[Any], work: Callable[[Any], Any], threads: int, pool: ThreadPoolExecutor) -> float:
+    """Return bytes a second at which so many threads read packed matrices, one after the other."""
+    import numpy as np
+
+    memory = [one.panels.memory for one in packed]
+    pieces = [np.array_split(each[: each.nbytes // 4 * 4].view(np.float32), threads) for each in memory]
+
+    def part(at: int) -> None:
+        with np.errstate(invalid="ignore"):  # bytes that are no floats
+            for piece in pieces:
+                work(piece[at])
+
+    start = time.perf_counter()
+    if threads == 1:
+        part(0)
+    else:
+        list(pool.map(part, range(threads)))
+    return float(sum(each.nbytes for each in memory) / (time.perf_counter() - start))
+
+
 def measure(options: argparse.Namespace) -> list[list[str]]:
     """Return the table's rows."""
     import numpy as np
@@ -63,7 +85,6 @@ def measure(options: argparse.Namespace) -> list[list[str]]:
     rng, rows = np.random.default_rng(0), []
     fastgemm.set_num_threads(options.threads)
     with progress.bar("linear", len(options.dtype) * len(options.rows)) as bar, ThreadPoolExecutor() as pool:
-        plain = rng.standard_normal(64 << 20 >> 2, dtype=np.float32)
         for dtype in options.dtype:
             whole = dtype == "int8"
             weight = rng.integers(-127, 128, (k, n)).astype(dtype) if whole else rng.standard_normal((k, n))
@@ -75,16 +96,17 @@ def measure(options: argparse.Namespace) -> list[list[str]]:
                 x = x if whole else x.astype(dtype)
                 out = np.empty((m, n), "i4" if whole else dtype)
                 times, bandwidths = [], []
-                for at in range(options.rounds * count):
-                    one = packed[at % count]
-                    if at % count == 0:
-                        bandwidths.append(stream.reading(plain, options.threads, pool))
-                    start = time.perf_counter()
-                    if whole:
-                        one.product(x, out, np.int32)
-                    else:
-                        fastgemm.linear(x, one, out=out)
-                    times.append(time.perf_counter() - start)
+                for _ in range(options.rounds):
+                    bandwidths.append(
+                        max(read_in_turns(packed, work, options.threads, pool) for work in stream.readers())
+                    )
+                    for one in packed:
+                        start = time.perf_counter()
+                        if whole:
+                            one.product(x, out, np.int32)
+                        else:
+                            fastgemm.linear(x, one, out=out)
+                        times.append(time.perf_counter() - start)
                 taken, bandwidth = statistics.median(times), statistics.median(bandwidths)
                 reading, computing = packed[0].nbytes / bandwidth, 2 * m * n * k / peak(dtype, options.threads)
                 rows.append(
