@@ -11,8 +11,10 @@ take turns, one sample at a time, for several rounds: the drift of a shared mach
 them alike, and every ratio comes from one run.  A ratio is fastgemm's speed over the peer's:
 above 1, fastgemm is faster.
 
-A sample is a loop of calls, as many as fill --sample seconds, cut into five chunks; the best
-chunk of all rounds counts (--statistic median: the median).  Operands are hot: the same arrays
+A sample is a loop of calls, as many as fill --sample seconds, cut into five chunks (of a call each
+where calls are long and the budget allows five); the best chunk of all rounds counts (--statistic
+median: the median).  Before a sample, fastgemm's team is waited for where it rests: it does beside
+busy neighbours (fastgemm/driver/threads.pxd).  Operands are hot: the same arrays
 in every call, in cache where they fit (--operands rotated: enough pairs of operands to add up
 to 128 MiB take turns).  Every call makes a fresh output, as a user's call does (--reuse-out: one
 output per library, written again and again).  Every product is checked before it is timed.

@@ -125,7 +125,8 @@ class Session(worker.Session):
             return {"unsupported": (str(error).strip() or type(error).__name__).splitlines()[0]}
         self.bound, self.loops = [bound], 1
         flat = np.asarray(made, np.float64).reshape(-1)
-        return {"loops": self._calibrate(sample), "values": flat[:: max(1, flat.size // 1000)].tolist()}
+        loops = self._calibrate(sample, worker.CHUNKS * sample)
+        return {"loops": loops, "values": flat[:: max(1, flat.size // 1000)].tolist()}
 
 
 if __name__ == "__main__":

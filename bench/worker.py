@@ -27,8 +27,11 @@ import peers
 ROTATE_BYTES = 128 << 20
 ROTATE_MOST = 4096
 # A sample is cut into chunks, each a figure of its own: a stall of 8 ms (a worker woken on its
-# caller's core) then spoils one of them instead of the mean of all.
+# caller's core) then spoils one of them instead of the mean of all.  One long call is not enough either: a virtual
+# machine whose host takes free memory back pays for a fresh output of 160 MB once 8 ms and once 150, whoever asks.
 CHUNKS = 5
+# What a sample of so few long calls may take of the budget.
+SAMPLE_SHARE = 0.5
 # With threads, this long a warm-up lets the scheduler spread them over the cores again.
 WARM_SECONDS = 0.03
 # And this long at most it waits for a team that rests (`fastgemm/driver/threads.pxd`: 0.16 s at a time).
@@ -95,9 +98,10 @@ class Session:
         self.loops = 1
         if spent > budget:
             return {"loops": 1, "seconds": spent, "sets": len(self.bound)}
-        return {"loops": self._calibrate(sample), "seconds": None, "sets": len(self.bound)}
+        return {"loops": self._calibrate(sample, SAMPLE_SHARE * budget), "seconds": None, "sets": len(self.bound)}
 
-    def _calibrate(self, sample: float) -> int:
+    def _calibrate(self, sample: float, most: float) -> int:
+        """Calls that fill a sample: as long as `sample` says, and one a chunk while they take no longer than `most`."""
         self._warm()
         while True:
             seconds = min(self._run(self.loops) for _ in range(2))
@@ -105,6 +109,8 @@ class Session:
                 break
             # The first loops are cold: grow by at most ten at a time.
             self.loops = math.ceil(self.loops * min(10.0, max(1.5, sample / max(seconds, 1e-9))))
+        if self.loops < CHUNKS:
+            self.loops = max(self.loops, min(CHUNKS, int(most / (seconds / self.loops))))
         return self.loops
 
     def _warm(self) -> None:

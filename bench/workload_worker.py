@@ -52,7 +52,8 @@ class Session(worker.Session):
         spent = time.perf_counter() - start
         if spent > budget:
             return {"loops": 1, "seconds": spent, "bits": bits}
-        return {"loops": self._calibrate(sample), "seconds": None, "bits": bits, "notes": bound.notes}
+        loops = self._calibrate(sample, worker.SAMPLE_SHARE * budget)
+        return {"loops": loops, "seconds": None, "bits": bits, "notes": bound.notes}
 
 
 if __name__ == "__main__":
