@@ -3,8 +3,9 @@
     python bench/sweep.py --dtype int32 int8:int32               # 12 of the shipped shapes each; a minute a type
     python bench/sweep.py --dtype int16 --shapes 512x512x512 64x2560x2560 --seconds 2
     python bench/sweep.py --dtype bool --sample 20 --seed 1
+    python bench/sweep.py --dtype float32 float64 --threads 2 --shapes 2x512x512 2x768x768 4x1024x1024
 
-All configurations that the tuner knows for a problem on one thread (families, tiles, packing, MC, KC, NC) are timed
+All configurations that the tuner knows for a problem (families, tiles, packing, MC, KC, NC) are timed
 below Python, a short loop each in turns; the better half stays for the next round, until a few are left, which are
 timed in turns for as long again.  Prints a line a shape with the gain of the best over the heuristic's, and the
 geometric mean; a gain below one is one, because the heuristic's is among them.  A figure above 1.05 is marked.
@@ -82,8 +83,8 @@ def chosen(options: argparse.Namespace, dtype: str) -> list[Problem]:
     """The shapes that are asked for, or some of the shipped ones; none of a second's work."""
     if options.shapes:
         sizes = [cases.parse(text) for text in options.shapes]
-        return [Problem(dtype, case.m, case.n, case.k, case.batch) for case in sizes]
-    found, _ = shapes.from_csv(SHAPES, [dtype], [1])
+        return [Problem(dtype, case.m, case.n, case.k, case.batch, threads=options.threads) for case in sizes]
+    found, _ = shapes.from_csv(SHAPES, [dtype], [options.threads])
     fitting = [problem for problem in dict.fromkeys(found) if problem.flops <= MOST_FLOPS]
     random.Random(options.seed).shuffle(fitting)
     return fitting[: options.sample]
@@ -98,11 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", nargs="+", type=shapes.type_named, default=["i32"], help="default: int32")
     parser.add_argument("--shapes", nargs="+", metavar="MxNxK[xBATCH]", help="default: some of the shipped ones")
     parser.add_argument("--sample", type=int, default=12, metavar="N", help="how many of those (default: 12)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a product (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--seconds", type=float, default=0.5, help="of the last turns on a shape (default: 0.5)")
     options = parser.parse_args(arguments)
-    if options.sample < 1 or not options.seconds > 0:
-        parser.error("a sample and seconds must be above zero")
+    if min(options.sample, options.threads) < 1 or not options.seconds > 0:
+        parser.error("a sample, threads and seconds must be above zero")
     tier = kernels.active_isa()
     if tier is None:
         parser.error("no kernels run on this CPU")
@@ -118,9 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 mark = "  <--" if gains[-1] > MARKED else ""
                 print(f"{name(problem)}: {duration(before)}, {gains[-1]:.3f} {describe(config)}{mark}", flush=True)
         marked = sum(gain > MARKED for gain in gains)
-        print(
-            f"{dtype}: the best over the heuristic's {geometric_mean(gains):.3f}, {marked} of {len(gains)} above 1.05"
-        )
+        print(f"{dtype}: the best over the heuristic's {geometric_mean(gains):.3f}, ", end="")
+        print(f"{marked} of {len(gains)} above {MARKED}")
     return 0
 
 

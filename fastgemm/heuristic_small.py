@@ -11,6 +11,12 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * B transposed and small: 100000 x 3 x 3 2.2, 23040 x 16 x 9 1.3, 512 x 4 x 512 1.85;
 * one panel of rows, B read once: 6 x 800 x 800 1.24, 4 x 512 x 512 1.25, 2 x 512 x 512 1.2, 6 x 3072 x 1024 1.13,
   2 x 1024 x 256 0.99;
+* up to 32 rows, all of k at a time, B in L2 or L3 (`bench/sweep.py` with these shapes): 10 x 300 x 300 1.07, f64
+  1.13, int32 1.13; 12 x 800 x 800 1.15, f64 1.1; 14 x 700 x 700 1.15, f64 1.14, int32 1.17; 13 x 512 x 512 f64 1.25;
+  14 x 1024 x 512 f64 1.15; but 12 x 4096 x 1000 0.85, f64 0.64, and of more panels than one int32 9 x 2048 x 512 0.51;
+* float16 converted where it is used, up to 96 rows: 9 x 2048 x 512 1.53, 10 x 300 x 300 1.47, 11 x 256 x 1024 1.7,
+  13 x 512 x 512 1.47, 14 x 1024 x 512 1.5, 12 x 4096 x 1000 2.3; above still 1.03 to 1.04 (128 x 512 x 512, 97 x 512 x
+  512), but 32 x 2560 x 2560 0.91;
 * int32 and int64 follow the rules of floats: stacks of 8^3 2.9 and 1.5, 16^3 1.2 and 1.14, 262144 x 2 x 2 with A
   transposed 6.7, 100000 x 4 x 4 4.4 and 2.5, 6 x 800 x 800 1.1, 100000 x 16 x 16 1.35 and 1.15; int16 8^3 1.55,
   100000 x 4 x 4 1.85, 100000 x 16 x 16 1.2;
@@ -32,11 +38,17 @@ from .problem import MAX_SMALL_K, Config, Problem
 SMALL = 64  # rows, columns and steps of a product of a stack
 SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
 FLAT = 8  # rows of one panel beside a wide C, which is written in as many streams
+FEW_ROWS = 32  # and of one or some beside a B that L2, or part of L3, holds
+L3_SHARE, L2_TIMES = 3 / 8, 4
 FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
 LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a cycle
 PANEL_CYCLES = 12
+# Cycles a number of A and a vector of B that are converted where they are used (f16 24 x 512 x 512, 6x64 times 14x32
+# 1.19, 11 x 256 x 1024 1.19).
+CONVERT_A, CONVERT_B = 0.5, 0.3
+STREAM_B = 0.4  # as for gemm: per vector of B and step
 CALL_CYCLES = 20
 TEAM_FLOPS = 1_000_000  # as for gemm
 
@@ -66,7 +78,7 @@ PIECE_CYCLES = 1.5
 # dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
 # bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
 # i8_i32 100000 x 16 x 2 1.7, x 3 1.3, x 4 0.9.
-HALVES = Limits(64, 8, 32, 8, shared=4)
+HALVES = Limits(64, 8, 32, 96, shared=4)
 CONVERTED = {
     "f16": HALVES, "f16_f32": HALVES, "bf16": HALVES, "bf16_f32": HALVES,
     "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, 0, 3, shared=8),
@@ -153,7 +165,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return True
     if problem.batch > 1:
         return max(m, n, k) <= SMALL
-    if problem.layout[1] == "n" and n > SMALL and m <= FLAT // problem.row.parts:
+    if problem.layout[1] == "n" and n > SMALL and _flat(problem, tier):
         return True
     row_c = n * problem.row.itemsize
     if problem.layout[1] == "n" and k <= BRIEF and m * row_c <= cpu.caches().l3 // 2 and row_c % 4096:
@@ -162,6 +174,16 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     # 1.25, f64 313600 x 16 x 32 1.45; int32 1000000 x 16 x 16 0.83).
     far = problem.layout[0] == "n" and problem.row.lane[0] == "f" and problem.streamed > cpu.caches().l3
     return k <= SHORT and m > SMALL and n <= columns and not far
+
+
+def _flat(problem: Problem, tier: registry.Isa) -> bool:
+    # Few rows beside a wide B, all of k at a time.
+    rows, row_b, caches = problem.m * problem.row.parts, problem.n * problem.row.itemsize, cpu.caches()
+    if rows <= FLAT or rows > FEW_ROWS:
+        return rows <= FLAT
+    if rows <= max(mr for mr, _ in registry.tiles(problem.row, tier)) * problem.row.parts:
+        return problem.k * row_b <= L3_SHARE * caches.l3
+    return problem.k * row_b <= L2_TIMES * caches.l2 and row_b % 4096 > 0
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
@@ -173,6 +195,9 @@ def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
             return "m", problem.threads
         return "batch", min(problem.threads, problem.batch)
     vectors = -(-problem.n // registry.lanes(problem.row, tier))
+    if problem.m <= FEW_ROWS and problem.batch < problem.threads <= vectors // 2:
+        # Shares of rows would read all of B each (two threads: 8 x 800 x 800 1.68, 8 x 512 x 512 1.4, f64 1.2 and 1.6).
+        return "n", problem.threads
     for split, size in (("batch", problem.batch), ("m", problem.m // 4), ("n", vectors)):
         if size >= problem.threads and not (split == "batch" and problem.batch == 1):
             return split, problem.threads
@@ -191,7 +216,12 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
         for wide, count_j in _balanced(vectors, across):
             rows = high * parts
             step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
+            if problem.row.converts:
+                step += rows * CONVERT_A + wide * CONVERT_B
             total += count_i * count_j * (problem.k * step + PANEL_CYCLES)
+    if problem.n * problem.k * problem.row.itemsize > cpu.caches().l1d:
+        # Each panel of rows reads all of B, from L2 (8 x 512 x 512, 8x48 times 6x64: 1.33, f64 1.47).
+        total += panels * vectors * problem.k * STREAM_B
     if problem.k <= BRIEF:
         # Writing C is most of it, in pieces as wide as the tile (1000 x 1000 x 2, of 6x64: 8x48 1.05, 14x32 1.08).
         total += problem.m * across * parts * PIECE_CYCLES

@@ -37,7 +37,12 @@ L1_SHARE = 15 / 16
 STEP = 128
 TEAM_FLOPS = 1_000_000  # as for gemm
 TEAM_BYTES = 1 << 19  # of B, as for gemv
-TEAM_COLUMNS = 512  # for a thread
+# A thread reads at least so many bytes of each row, or threads share k where it is deep, or as few columns as these
+# (two threads, times one: 2 x 512 x 512 1.7, f64 1.8, 3 x 512 x 512 1.7, 2 x 384 x 768 1.7, int8 1.6, bfloat16 1.7;
+# over k times over n: 2 x 256 x 768 1.12, 3 x 256 x 1024 1.2, 2 x 256 x 2048 1.37, but f64 2 x 256 x 2048 0.96).
+TEAM_ROW_BYTES = 1 << 10
+TEAM_COLUMNS = 128
+TEAM_DOT_COLUMNS = 192  # int8 2 x 256 x 1024 in two halves 0.73 of one thread, bfloat16 0.91
 DEEP_K = 512  # steps for a thread, where threads share k
 
 
@@ -60,7 +65,7 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
     dots = registry.strips(family, problem.row)
     if not (_takes(problem) if dots else _streams(problem)):
         return None
-    split, threads = _team(problem)
+    split, threads = _team(problem, dots)
     found = Config("gemv", tier.name, nc=_strip(problem, tier, dots), split=split, threads=threads)
     if dots:
         mr, nr = registry.tiles(problem.row, tier)[0]
@@ -100,14 +105,15 @@ def _strip(problem: Problem, tier: registry.Isa, dots: bool) -> int:
     return problem.n if problem.n <= most * 3 // 2 else most
 
 
-def _team(problem: Problem) -> tuple[str, int]:
+def _team(problem: Problem, dots: bool) -> tuple[str, int]:
     threads, row = problem.threads, problem.row
     if threads == 1 or (problem.flops < TEAM_FLOPS and problem.k * problem.n * row.stored_bytes < TEAM_BYTES):
         return "n", 1
     if problem.batch >= threads:
         return "batch", threads
-    if problem.n >= TEAM_COLUMNS * threads:
-        return "n", threads
-    if problem.batch == 1 and problem.k >= DEEP_K * threads and problem.m * problem.n * row.real_bytes <= MAX_PARTIAL:
+    deep = problem.batch == 1 and problem.k >= DEEP_K * threads
+    deep = deep and problem.m * problem.n * row.real_bytes <= MAX_PARTIAL
+    wide = problem.n >= TEAM_DOT_COLUMNS * threads if dots else problem.n * row.stored_bytes >= TEAM_ROW_BYTES * threads
+    if deep and not wide:
         return "k", threads
-    return "n", 1
+    return ("n", threads) if problem.n >= (TEAM_DOT_COLUMNS if dots else TEAM_COLUMNS) * threads else ("n", 1)
