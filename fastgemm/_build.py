@@ -48,6 +48,8 @@ OPTIMISE = [
     "-fno-version-loops-for-strides",  # it copies every k-loop for a stride of one, which is no faster
     "-fvisibility=hidden",
 ]
+# So many uses of a loaded vector gcc 12 makes as many loads (`once_f32` in kernels/simd.pxd).
+REPEATED = (2, 3)
 # Two fields of a struct that have just been stored, loaded again as one vector, wait until the stores have left the
 # CPU's buffer: 10 ns of a small product for each such pair, and nothing here gains by vectors.
 RUNTIME_FLAGS = ["-fno-tree-slp-vectorize"]
@@ -107,7 +109,8 @@ def render(template: Path, **names: object) -> str:
     """Render a Tempita template with `names` in scope.
 
     Besides them a template has ``each("c#", 3)``, which gives ``c0, c1, c2`` (Tempita's expressions
-    cannot see loop variables from inside a generator expression), and a line ``{{include name}}`` stands for the text
+    cannot see loop variables from inside a generator expression), ``once("f32", "load_f32(b)", rows)``, a load that is
+    made once although it is used as often, and a line ``{{include name}}`` stands for the text
     of a file beside it, names and all (Tempita's own inheritance shares no names).
     """
     from Cython.Tempita import Template
@@ -118,8 +121,11 @@ def render(template: Path, **names: object) -> str:
     def each(form: str, count: int, separator: str = ", ") -> str:
         return separator.join(form.replace("#", str(i)) for i in range(count))
 
+    def once(lane: str, loaded: str, uses: int) -> str:
+        return f"once_{lane}({loaded})" if uses in REPEATED else loaded
+
     text = re.sub(r"^{{include (\w+\.tp)}}\n", part, template.read_text(), flags=re.M)
-    return str(Template(text, name=str(template)).substitute(each=each, **names))
+    return str(Template(text, name=str(template)).substitute(each=each, once=once, **names))
 
 
 def write_if_changed(path: Path, text: str) -> None:

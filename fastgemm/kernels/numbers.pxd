@@ -25,6 +25,10 @@ cdef extern from *:
     FASTGEMM_LANE(i32, unsigned int)
     FASTGEMM_LANE(i64, unsigned long long)
     FASTGEMM_LANE(b8, unsigned char)
+    FG_ONCE(i16, vi16)
+    FG_ONCE(i32, vi32)
+    FG_ONCE(i64, vi64)
+    FG_ONCE(b8, vb8)
 
     #define splat_f32(s) (ZERO_f32 + (s))
     #define splat_f64(s) (ZERO_f64 + (s))
@@ -144,6 +148,10 @@ cdef extern from *:
     vi16 load_i16(const unsigned short*) nogil
     vi32 load_i32(const unsigned int*) nogil
     vi64 load_i64(const unsigned long long*) nogil
+    vi16 once_i16(vi16) nogil
+    vi32 once_i32(vi32) nogil
+    vi64 once_i64(vi64) nogil
+    vb8 once_b8(vb8) nogil
     vb8 load_b8(const unsigned char*) nogil
     void store_i16(unsigned short*, vi16) nogil
     void store_i32(unsigned int*, vi32) nogil

@@ -206,15 +206,6 @@ cdef extern from *:
         }
     }
 
-    /* The same vector, of which the compiler knows nothing: not that all its lanes are equal, which would make it work
-       on numbers before they become vectors. */
-    static inline vi32 unknown(vi32 v) {
-    #ifdef __AVX__
-        __asm__("" : "+v"(v));
-    #endif
-        return v;
-    }
-
     static inline unsigned word_at(const void *p) { unsigned word; memcpy(&word, p, 4); return word; }
     /* The first n bytes of a word, the others 0. */
     static inline unsigned word_part(const void *p, Py_ssize_t n) {
@@ -246,6 +237,5 @@ cdef extern from *:
     void columns_in_order(unsigned int*, Py_ssize_t n, int wide) nogil
     vi32 order_back_0(vi32 low, vi32 high) nogil
     vi32 order_back_1(vi32 low, vi32 high) nogil
-    vi32 unknown(vi32) nogil
     unsigned int word_at(const void*) nogil
     unsigned int word_part(const void*, Py_ssize_t) nogil
