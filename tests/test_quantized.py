@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis
@@ -276,6 +277,27 @@ def test_scales_of_rows_and_columns(kind: str) -> None:
     per_row = fastgemm.qlinear_matmul(a, sa, None, b, sb, None, sa + np.float32(0.01), np.full(21, 5, kind))
     want = np.rint(total * (sa[:, None] * sb / (sa + np.float32(0.01))[:, None]).astype("f8") + 5)
     assert np.array_equal(per_row, want.clip(ends.min, ends.max).astype(kind))
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_halves_in_one_column(tier: str, kind: str, on_tier: Callable[[str], registry.Isa]) -> None:
+    """Ties go to even numbers wherever a tile has its only ones; and what is no number stays in its row."""
+    on_tier(tier)
+    a, b = full((13, 10), "u1", 1) >> 6, full((10, 75), "i1", 2) >> 5
+    total, ends = wide(a) @ wide(b), np.iinfo(kind)
+    right = fastgemm.pack(b)
+    for column in range(0, 75, 5):
+        scales = np.full(75, 0.25 + 2.0**-12, "f4")
+        scales[column] = 0.5
+        want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
+        one = np.float32(1)
+        assert np.array_equal(fastgemm.qlinear_matmul(a, one, None, right, scales, None, one, np.array(3, kind)), want)
+    a[4], scales[[7, 40]] = 0, (np.inf, np.nan)
+    rows = [fastgemm.qlinear_matmul(x, one, None, right, scales, None, one, np.array(3, kind)) for x in a[:, None]]
+    assert np.array_equal(
+        fastgemm.qlinear_matmul(a, one, None, right, scales, None, one, np.array(3, kind)), np.concatenate(rows)
+    )
 
 
 @pytest.mark.parametrize("packed", [False, True])

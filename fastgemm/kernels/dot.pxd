@@ -68,6 +68,25 @@ cdef extern from *:
     #endif
         return made;
     }
+    /* The larger of two numbers that are not below 0; NaN is larger than any. */
+    static inline vf32 larger_of_positive(vf32 a, vf32 b) {
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+        return (vf32)_mm512_max_epi32((__m512i)a, (__m512i)b);
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        return (vf32)_mm256_max_epi32((__m256i)a, (__m256i)b);
+    #else
+        const whole_i32 x = (whole_i32)a, y = (whole_i32)b, more = x > y;
+        return (vf32)((x & more) | (y & ~more));
+    #endif
+    }
+    /* How far from a whole number x is, `lifted` being x + 1.5 * 2^23. */
+    static inline vf32 fraction_of(vf32 x, vf32 lifted) {
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
+        return magnitude_f32((vf32)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    #else
+        return magnitude_f32(x - (lifted - 12582912.0f));
+    #endif
+    }
     /* Writes the first n results; returns how far from whole numbers they, and those before, were at most. */
     static inline vf32 quantised(
             vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char *c, int n, vf32 far) {
@@ -76,11 +95,13 @@ cdef extern from *:
         const bytes_s8 made = lowest_bytes(lifted);
         if (n == FG_SINGLES) memcpy(c, &made, sizeof made);
         else memcpy(c, &made, n);
-        return above_f32(magnitude_f32(x - (lifted - 12582912.0f)), far);
+        return larger_of_positive(fraction_of(x, lifted), far);
     }
-    static inline int settled(vf32 far, vf32 shift) {
-        return at_most_f32(far + magnitude_f32(shift) * 0x1p-22f, 0.5f - 0x1p-13f);
+    /* How close to a tie results of a column come, beside those `before`. */
+    static inline vf32 doubt_of(vf32 far, vf32 shift, vf32 before) {
+        return larger_of_positive(far + magnitude_f32(shift) * 0x1p-22f, before);
     }
+    static inline int settled(vf32 doubt) { return at_most_f32(doubt, 0.5f - 0x1p-13f); }
     /* n columns of rows of sums.  Their terms are made once for all rows, of which a division is most, unless rows have
        terms of their own. */
     static inline __attribute__((always_inline)) void requantise_columns(
@@ -101,7 +122,7 @@ cdef extern from *:
                 here.zero += q->zero_step;
                 scale = quant_scale(&here, column, n), shift = quant_shift(&here, column, n);
             }
-            if (!settled(quantised(some, scale, shift, low, high, c, n, nothing), shift))
+            if (!settled(doubt_of(quantised(some, scale, shift, low, high, c, n, nothing), shift, nothing)))
                 fg_requantise_exactly(q, 0, n, sums, c, 1, row + i, column);
         }
     }
@@ -160,7 +181,8 @@ cdef extern from *:
     vf32 quant_scale(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quant_shift(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quantised(vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char*, int n, vf32 far) nogil
-    bint settled(vf32 far, vf32 shift) nogil
+    vf32 doubt_of(vf32 far, vf32 shift, vf32 before) nogil
+    bint settled(vf32 doubt) nogil
     vf32 some_f32(const float*, int n) nogil
     vf32 scaled_i32(vi32, vf32) nogil
     vi32 lanes_of_f32(vf32) nogil
