@@ -63,8 +63,11 @@ class Program:
         self.made = {self.places[name].root: name for name in graph.outputs if graph.producer(name) is not None}
         self.plan: Placement = planner.place(self._lives())
         self.numbers = {name: at for at, name in enumerate(self.places)}
-        self._given = [self._from_caller(name) for name, place in self.places.items() if self._is_given(place.root)]
+        given = [self._from_caller(name) for name, place in self.places.items() if self._is_given(place.root)]
+        self._whole = [(one.number, one.root) for one in given if one.whole]
+        self._views = [one for one in given if not one.whole]
         self.steps = [self._step(node) for node in self.nodes]
+        self._bound = [(step.runner.bind, step.reads, step.writes, step.ours) for step in self.steps]
         self.quiet = all(step.runner.quiet for step in self.steps)
 
     def _is_given(self, root: str) -> bool:
@@ -137,14 +140,16 @@ class Program:
 
     def run(self, frame: Frame, arrays: Mapping[str, Array]) -> list[Array]:
         """Run the steps; return the table, completed by the caller's arrays (by their roots), which are in C order."""
-        filled: list[Any] = frame.table.copy()
-        for number, root, whole, place, spec in self._given:
-            filled[number] = arrays[root] if whole else storage.seen(arrays[root], place, spec)
-        calls = frame.calls
-        for at, (_, runs, reads, writes, ours) in enumerate(self.steps):
+        table, calls = frame
+        filled: list[Any] = table.copy()
+        for number, root in self._whole:
+            filled[number] = arrays[root]
+        for number, root, _, place, spec in self._views:
+            filled[number] = storage.seen(arrays[root], place, spec)
+        for at, (bind, reads, writes, ours) in enumerate(self._bound):
             call = calls[at]
             if call is None:
-                call = runs.bind([filled[number] for number in reads], filled[writes])
+                call = bind([filled[number] for number in reads], filled[writes])
                 if ours:
                     calls[at] = call
             call()
