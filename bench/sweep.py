@@ -4,6 +4,7 @@
     python bench/sweep.py --dtype int16 --shapes 512x512x512 64x2560x2560 --seconds 2
     python bench/sweep.py --dtype bool --sample 20 --seed 1
     python bench/sweep.py --dtype float32 float64 --threads 2 --shapes 2x512x512 2x768x768 4x1024x1024
+    python bench/sweep.py --dtype float32 --layout nt --shapes 512x9x512 19x512x512
 
 All configurations that the tuner knows for a problem (families, tiles, packing, MC, KC, NC) are timed
 below Python, a short loop each in turns; the better half stays for the next round, until a few are left, which are
@@ -83,7 +84,7 @@ def chosen(options: argparse.Namespace, dtype: str) -> list[Problem]:
     """The shapes that are asked for, or some of the shipped ones; none of a second's work."""
     if options.shapes:
         sizes = [cases.parse(text) for text in options.shapes]
-        return [Problem(dtype, case.m, case.n, case.k, case.batch, threads=options.threads) for case in sizes]
+        return [Problem(dtype, case.m, case.n, case.k, case.batch, options.layout, options.threads) for case in sizes]
     found, _ = shapes.from_csv(SHAPES, [dtype], [options.threads])
     fitting = [problem for problem in dict.fromkeys(found) if problem.flops <= MOST_FLOPS]
     random.Random(options.seed).shuffle(fitting)
@@ -98,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--dtype", nargs="+", type=shapes.type_named, default=["i32"], help="default: int32")
     parser.add_argument("--shapes", nargs="+", metavar="MxNxK[xBATCH]", help="default: some of the shipped ones")
+    parser.add_argument(
+        "--layout", choices=("nn", "nt", "tn", "tt"), default="nn", help="of --shapes: is A, is B given transposed?"
+    )
     parser.add_argument("--sample", type=int, default=12, metavar="N", help="how many of those (default: 12)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a product (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")

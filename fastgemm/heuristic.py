@@ -94,7 +94,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     own = own or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
-    if problem.m == 1 and problem.layout[1] != "g" and registry.computes("gemv", problem.row):
+    streams = problem.layout[1] != "g" and registry.computes("gemv", problem.row)
+    if problem.m == 1 and streams and not heuristic_small.one_row(problem, tier):
         return _gemv(problem, tier)
     best: tuple[float, Config] | None = None
     for mr, nr in registry.tiles(problem.row, tier):

@@ -8,8 +8,11 @@ packs B, or computes the transposed output (`problem.turns`), times:
   12 x 512 x 512 1.45, 12 x 128 x 1024 1.7, 10 x 3072 x 768 1.4, 16 x 768 x 3072 0.74 (`problem.turns`: which of 9 to 12
   come here);
 * the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
-* few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 0.9, 2000 x 8 x 64 0.6;
-* a small output of many steps: 16 x 16 x 256 1.2, 13 x 40 x 512 1.3, 16 x 16 x 100000 1.2, 32 x 32 x 10000 0.9;
+* few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 1.0, 2000 x 8 x 64 0.6; columns that fill tiles of
+  6 better than vectors of 16 or 8: 512 x 5 x 512 2.0 (f64 1.75), 512 x 6 x 512 2.0 (1.55), 512 x 9 x 512 1.33 (1.07),
+  512 x 12 x 512 1.37 (1.0), 300 x 12 x 2048 1.33 (1.0), 512 x 19 x 512 1.2, 2000 x 6 x 128 1.47 (1.17);
+* a small output of many steps: 16 x 16 x 256 1.2, 13 x 40 x 512 1.3, 16 x 16 x 100000 1.2, 20 x 20 x 100 1.85,
+  30 x 30 x 128 1.49 (f64 1.25), 16 x 40 x 128 1.87, 32 x 32 x 128 0.8, 32 x 32 x 10000 0.85;
 * narrower types, whose B would be converted while it is turned over: 16 x 512 x 512 f16 1.9, i16 2.6, i8 3.1, 48 rows
   1.3, 1.4, 1.8, 80 rows 1.17, 1.15, 1.3, 128 x 3072 x 768 0.82, 1.08, 1.18; 512 x 5 x 512 2.2, 4.7, 3.6, 24 columns
   1.2, 1.2, 1.3, 48 columns 0.92, 0.99, 1.14;
@@ -39,9 +42,13 @@ FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
 FEW_COLUMNS, NARROW_COLUMNS = 4, 24
 # Of bool with long rows, and the least bytes of those of few ones.
 LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_BYTES = 128, 48, 512, 16, 64
+# Bytes of a row from which the tiles here take columns that fill them so much better than gemm's vectors.
+COLUMN_BYTES, FILLED = 512, 1.3
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
-LONG_BYTES = 1024
+LONG_BYTES = 384
+# And more of them, of so few rows or of columns that leave part of gemm's vectors empty.
+LARGER_OUTPUT, LOW_ROWS = 1100, 16
 # Where dot products are instructions: the least steps of k, and what counts as many; bytes of a row of few columns; few
 # rows, and those of many steps with so many columns to a row.
 OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
@@ -72,7 +79,7 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
     >>> heuristic_dots.config(Problem("f32", 4, 800, 800, layout="nn"), registry.isa("v4")) is None
     True
     """
-    if not _takes(problem, own):
+    if not _takes(problem, tier, own):
         return None
     split, threads = _team(problem, tier)
     size = problem.row.stored_bytes if own else problem.row.itemsize
@@ -80,7 +87,7 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
     return Config("dots", tier.name, mc=MC, kc=kc, nc=NC, split=split, threads=threads)
 
 
-def _takes(problem: Problem, own: bool) -> bool:
+def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     if problem.layout == "nn" and own and row.group == 1:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
@@ -104,7 +111,19 @@ def _takes(problem: Problem, own: bool) -> bool:
         return m <= OWN_FEW_ROWS
     narrow = row.stored_bytes < 4
     rows, columns = (NARROW_ROWS, NARROW_COLUMNS) if narrow else (FEW_ROWS[row.itemsize], FEW_COLUMNS)
-    return m <= rows or n <= columns or (m * n <= SMALL_OUTPUT and row_bytes >= LONG_BYTES)
+    ragged = m <= LOW_ROWS or n % registry.lanes(row, tier)
+    small = m * n <= (LARGER_OUTPUT if ragged and not narrow else SMALL_OUTPUT)
+    if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
+        return True
+    return not narrow and row_bytes >= COLUMN_BYTES and _fills_better(problem, tier)
+
+
+def _fills_better(problem: Problem, tier: registry.Isa) -> bool:
+    # Columns of the tiles here, of which the last may be half empty, and lanes of C's vectors.
+    n, row = problem.n, problem.row
+    step, lanes = registry.dot_step(row, tier), registry.lanes(row, tier)
+    width = next((w for w in (lanes // 4, lanes // 2) if 1 < n <= w), -(-n // lanes) * lanes)
+    return n <= NARROW_COLUMNS and width >= FILLED * -(-n // step) * step
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
@@ -115,7 +134,7 @@ def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     columns = registry.dot_step(problem.row, tier)
     if problem.batch >= threads:
         return "batch", threads
-    if problem.batch == 1 and partial and problem.m * problem.n <= SMALL_OUTPUT and problem.k >= DEEP_K * threads:
+    if problem.batch == 1 and partial and problem.m * problem.n <= LARGER_OUTPUT and problem.k >= DEEP_K * threads:
         return "k", threads
     if problem.n >= 2 * columns * threads:
         return "n", threads

@@ -7,7 +7,10 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * stacks: 8^3 3.9, 12^3 1.2, 16^3 1.15, 32^3 1.1, 64^3 1.0; f64 8^3 1.4, 16^3 1.2; c64 8^3 1.3;
 * stacks of a vector and a matrix, times gemv's: 1 x 3 x 3 1.65, 1 x 8 x 8 1.85, 1 x 32 x 32 1.4, 1 x 64 x 64 1.6,
   1 x 64 x 3 2.3, 1 x 3 x 64 0.96;
+* one vector and a matrix of two to four vectors of columns, times gemv's: 1 x 24 x 256 1.2, f64 1.7, 1 x 48 x 512 1.4,
+  1 x 64 x 64 1.55, 1 x 64 x 1216 1.45, f64 1 x 32 x 1024 1.65, but 1 x 32 x 1024 1.0, 1 x 128 x 128 below;
 * stacks of transposed B, copied item by item, times gemm's: 8^3 3.4, 16^3 1.35, from 32^3 on 1.0; f64 8^3 2.0;
+* the same of one product: 10 x 10 x 32 2.6 (i32 2.4), 25 x 25 x 64 1.5 (f64 1.08), 64 x 64 x 64 1.0 to 1.04 less;
 * B transposed and small: 100000 x 3 x 3 2.2, 23040 x 16 x 9 1.3, 512 x 4 x 512 1.85;
 * one panel of rows, B read once: 6 x 800 x 800 1.24, 4 x 512 x 512 1.25, 2 x 512 x 512 1.2, 6 x 3072 x 1024 1.13,
   2 x 1024 x 256 0.99;
@@ -41,6 +44,8 @@ FLAT = 8  # rows of one panel beside a wide C, which is written in as many strea
 FEW_ROWS = 32  # and of one or some beside a B that L2, or part of L3, holds
 L3_SHARE, L2_TIMES = 3 / 8, 4
 FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
+# A vector by a matrix of few columns, of less than a second thread helps to stream.
+ROW_VECTORS, ROW_BYTES = 4, 1 << 19
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
 LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a cycle
@@ -121,6 +126,13 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
     return problem.layout[0] == "t" and row.parts == 1 and problem.m >= length
 
 
+def one_row(problem: Problem, tier: registry.Isa) -> bool:
+    """Whether registers hold the only row of C, so that a tile beats gemv's passes over it."""
+    few = registry.lanes(problem.row, tier) < problem.n <= ROW_VECTORS * registry.lanes(problem.row, tier)
+    few = few and problem.m == 1 and problem.layout[1] == "n" and not problem.row.converts and problem.row.parts == 1
+    return few and problem.k * problem.n * problem.row.itemsize < ROW_BYTES
+
+
 def _shared(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     # Operands that are converted first, for rows of C that share vectors: the driver's `shares_vectors`.
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
@@ -138,8 +150,10 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
     if n == 1 or k > MAX_SMALL_K or not registry.computes("small", problem.row):
         return False
-    if m == 1 and (problem.batch == 1 or problem.layout[1] != "n" or problem.row.converts):
+    if m == 1 and (problem.layout[1] != "n" or problem.row.converts):
         return False
+    if m == 1 and problem.batch == 1:
+        return one_row(problem, tier)
     if registry.accumulators(problem.row, tier) > problem.row.parts:
         return False  # no multiply of 64 bits: gemm's kernels make it of halves
     columns = 2 * registry.lanes(problem.row, tier)
@@ -159,8 +173,8 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         if dots:
             return tall and k <= limits.brief
         return k <= limits.short or (tall and k <= SHORT) or (m <= limits.flat and n > SMALL)
-    if problem.batch > 1 and problem.layout[1] != "n":
-        return max(m, n, k) <= SMALL
+    if problem.layout[1] != "n" and max(m, n, k) <= SMALL:
+        return True
     if is_narrow(problem, tier):
         return True
     if problem.batch > 1:

@@ -384,7 +384,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t item = t.part * t.real_bytes, size_ab = t.ab_bytes
     cdef Py_ssize_t size_c = t.real_bytes if plan.raw else t.c_bytes
-    cdef bint by_rows = call.cs_b == t.part or plan.n == 1 and call.rs_b != t.part
+    cdef bint by_rows = call.rs_b != t.part if plan.n == 1 else call.cs_b == t.part
     cdef bint y_direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
                           and (plan.raw or not t.narrows) and not call.store.conj & 2)
     # x @ conj(B) is the conjugate of conj(x) @ B.
