@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--d1", type=size, default=32 << 10, metavar="SIZE", help="first level (default 32K, 8 ways)")
     made.add_argument("--ll", type=size, default=1 << 20, metavar="SIZE", help="last level (default 1M, 16 ways)")
     made.add_argument("--least", type=int, default=1000, metavar="N", help="misses that count (default 1000)")
-    made.add_argument("--require", action="store_true", help=f"exit 1 when one is further than {TARGET:.0%} off")
+    made.add_argument("--require", action="store_true", help=f"exit 1 when one is further than {TARGET:.0%}% off")
     made.add_argument("--rates", action="store_true", help="measure the cost of a byte from each level, and stop")
     # What the simulated process does.
     made.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)

@@ -6,6 +6,7 @@ Nothing here times anything but the last test, whose worker process answers for 
 from __future__ import annotations
 
 import doctest
+import importlib
 import json
 import math
 import sys
@@ -31,6 +32,17 @@ import stats  # noqa: E402
 import timing  # noqa: E402
 import verdict  # noqa: E402
 import workers  # noqa: E402
+
+
+COMMANDS = [path.stem for path in sorted(BENCH.glob("*.py")) if "\ndef parser(" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_printed(command: str) -> None:
+    """A text with a bare percent sign is none that argparse prints."""
+    text = importlib.import_module(command).parser().format_help()
+    assert "--help" in text
+    assert "options:" in text
 
 
 def synthetic() -> dict[str, Any]:

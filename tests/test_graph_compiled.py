@@ -226,3 +226,6 @@ def test_the_report() -> None:
     text = fg.compile(mlp((13, 32, 16, 8), 24), fusion="fine").explain()
     assert "workspace: 4608 bytes a call" in text
     assert "in output y" in text
+    # Those of a chain are counted too.
+    for fusion in ("fine", "full"):
+        assert "constants: 4448 bytes" in fg.compile(mlp((13, 32, 16, 8), 24), fusion=fusion).explain()

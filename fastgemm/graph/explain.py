@@ -22,12 +22,18 @@ def explain(graph: Graph, program: Program, log: Sequence[Applied]) -> str:
         where = _where(program, program.places[step.node.output].root)
         how = f" [{step.runner.how}]" if step.runner.how else ""
         lines.append(f"  {at:>3}  {step.node}  {graph.value(step.node.output).shape} in {where}{how}")
-    constants = sum(value.nbytes for value in graph.values.values() if value.is_constant)
-    lines += ["", f"workspace: {program.plan.total} bytes a call; constants: {constants} bytes"]
+    lines += ["", f"workspace: {program.plan.total} bytes a call; constants: {_constants(graph)} bytes"]
     for name, offset in program.plan.offsets.items():
         lines.append(f"  {offset:>10}  {graph.value(name)}, {graph.value(name).nbytes} bytes")
     lines += ["", *_memory(log, program)]
     return "\n".join(lines)
+
+
+def _constants(graph: Graph) -> int:
+    # Those of a chain stand in its body.
+    bodies = [node.attributes["body"] for node in graph.nodes if "body" in node.attributes]
+    known = {name: value.nbytes for each in (graph, *bodies) for name, value in each.values.items() if value.is_constant}
+    return sum(known.values())
 
 
 def _memory(log: Sequence[Applied], program: Program) -> list[str]:
