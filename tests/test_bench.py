@@ -33,7 +33,6 @@ import timing  # noqa: E402
 import verdict  # noqa: E402
 import workers  # noqa: E402
 
-
 COMMANDS = [path.stem for path in sorted(BENCH.glob("*.py")) if "\ndef parser(" in path.read_text(encoding="utf-8")]
 
 

@@ -32,7 +32,9 @@ def explain(graph: Graph, program: Program, log: Sequence[Applied]) -> str:
 def _constants(graph: Graph) -> int:
     # Those of a chain stand in its body.
     bodies = [node.attributes["body"] for node in graph.nodes if "body" in node.attributes]
-    known = {name: value.nbytes for each in (graph, *bodies) for name, value in each.values.items() if value.is_constant}
+    known = {
+        name: value.nbytes for each in (graph, *bodies) for name, value in each.values.items() if value.is_constant
+    }
     return sum(known.values())
 
 
