@@ -7,6 +7,9 @@ packs B, or computes the transposed output (`problem.turns`), times:
   4 x 128 x 1024 5, 8 x 128 x 64 1.26, 4 x 32 x 64 1.4, but 8 x 32 x 16 0.5 and 4 x 128 x 16 0.76;
   12 x 512 x 512 1.45, 12 x 128 x 1024 1.7, 10 x 3072 x 768 1.4, 16 x 768 x 3072 0.74 (`problem.turns`: which of 9 to 12
   come here);
+* one row, times gemv's columns: 1 x 1000 x 30 1.63 (i32 3.1), 1 x 444 x 56 1.07 (2.2), 1001 of 1 x 95 x 95 1.22 (1.4),
+  of 1 x 96 x 96 1.09 (1.16), 1 x 1000 x 100 1.01 (1.57), 1 x 64 x 64 1.0 (2.0), 1 x 300 x 300 1.0 (1.1), 1 x 512 x 512
+  less (less); f64 1.0 to 1.06, i64 0.7 to 1.0 where k fills vectors;
 * the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
 * few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 1.0, 2000 x 8 x 64 0.6; columns that fill tiles of
   6 better than vectors of 16 or 8: 512 x 5 x 512 2.0 (f64 1.75), 512 x 6 x 512 2.0 (1.55), 512 x 9 x 512 1.33 (1.07),
@@ -44,6 +47,8 @@ FEW_COLUMNS, NARROW_COLUMNS = 4, 24
 LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_BYTES = 128, 48, 512, 16, 64
 # Bytes of a row from which the tiles here take columns that fill them so much better than gemm's vectors.
 COLUMN_BYTES, FILLED = 512, 1.3
+# Steps of k, in vectors and bytes, up to which one row of floats or 64-bit numbers, or of shorter ones, comes here.
+SHORT_VECTORS, SHORT_BYTES = 6, 1200
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 384
@@ -93,8 +98,10 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)
         return m >= TURNED_ROWS and few and n * k * row.stored_bytes <= MAX_TURNED
-    if problem.layout != "nt" or m == 1 or not registry.computes("dots", row):
+    if problem.layout != "nt" or not registry.computes("dots", row):
         return False
+    if m == 1:
+        return not own and row.group == 1 and _beats_gemv(problem, tier)
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
         return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT
@@ -116,6 +123,16 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
         return True
     return not narrow and row_bytes >= COLUMN_BYTES and _fills_better(problem, tier)
+
+
+def _beats_gemv(problem: Problem, tier: registry.Isa) -> bool:
+    # The sums of a column share their additions here; gemv streams long ones better.
+    k, row, lanes = problem.k, problem.row, registry.lanes(problem.row, tier)
+    if row.converts or row.lane == "b8" or problem.n == 1:
+        return False
+    if row.lane[0] == "f" or row.real_bytes == 8:
+        return k % lanes > 0 and lanes < k <= SHORT_VECTORS * lanes
+    return k * row.itemsize <= SHORT_BYTES
 
 
 def _fills_better(problem: Problem, tier: registry.Isa) -> bool:
