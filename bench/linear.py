@@ -55,6 +55,15 @@ def peak(dtype: str, threads: int) -> float:
     return threads * max(done / spent for done, spent in rates)
 
 
+def awake() -> None:
+    """Wait while a team rests, which was slower than one thread because something else had a core."""
+    from fastgemm.driver import _team
+
+    end = time.perf_counter() + 1.0
+    while _team.resting() and time.perf_counter() < end:
+        time.sleep(0.01)
+
+
 def read_in_turns(packed: Sequence[Any], work: Callable[[Any], Any], threads: int, pool: ThreadPoolExecutor) -> float:
     """Return bytes a second at which so many threads read packed matrices, one after the other."""
     import numpy as np
@@ -97,10 +106,11 @@ def measure(options: argparse.Namespace) -> list[list[str]]:
                 out = np.empty((m, n), "i4" if whole else dtype)
                 times, bandwidths = [], []
                 for _ in range(options.rounds):
-                    bandwidths.append(
-                        max(read_in_turns(packed, work, options.threads, pool) for work in stream.readers())
-                    )
+                    # Threads of Python's may begin on one core: the best of a few.
+                    works = stream.readers() * (3 if options.threads > 1 else 1)
+                    bandwidths.append(max(read_in_turns(packed, work, options.threads, pool) for work in works))
                     for one in packed:
+                        awake()
                         start = time.perf_counter()
                         if whole:
                             one.product(x, out, np.int32)
