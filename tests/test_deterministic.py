@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import oracle
 import pytest
 
 import fastgemm
 from fastgemm import dispatch, heuristic, registry
 from fastgemm.problem import Problem
 
-SHAPES = [(300, 200, 5000), (16, 16, 100_000), (1, 500, 3000), (500, 1, 3000), (40, 4000, 1200), (700, 700, 700)]
+# Of every family, with every split; those with a letter have B's columns, not its rows, adjacent.
+SHAPES: list[tuple[Any, ...]] = [
+    (300, 200, 5000), (16, 16, 100_000), (1, 500, 3000), (500, 1, 3000), (40, 4000, 1200), (700, 700, 700),
+    (2, 256, 20_000), (4, 1000, 3000), (8, 800, 800), (14, 700, 900), (1, 64, 1500),
+    (3, 600, 600, "t"), (600, 10, 784, "t"), (30, 30, 20_000, "t"), (1, 20_000, 30, "t"), (19, 512, 512, "t"),
+]  # fmt: skip
 
 
-def operands(m: int, n: int, k: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+def operands(m: int, n: int, k: int, turned: str = "", dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(m + n + k)
-    return rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    return a, b.T.copy().T if turned else b
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_thread_count_changes_no_bit(shape: tuple[int, int, int]) -> None:
+def test_thread_count_changes_no_bit(shape: tuple[Any, ...]) -> None:
     a, b = operands(*shape)
     results = []
     with fastgemm.deterministic():
@@ -29,7 +38,7 @@ def test_thread_count_changes_no_bit(shape: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_address_changes_no_bit(shape: tuple[int, int, int]) -> None:
+def test_address_changes_no_bit(shape: tuple[Any, ...]) -> None:
     """The same numbers at another alignment: kernels may peel, but not reorder a sum."""
     a, b = operands(*shape)
     one = fastgemm.matmul(a, b)
@@ -37,8 +46,9 @@ def test_address_changes_no_bit(shape: tuple[int, int, int]) -> None:
         moved = []
         for x in (a, b):
             room = np.empty(x.size + shift, x.dtype)
-            room[shift:] = x.ravel()
-            moved.append(room[shift:].reshape(x.shape))
+            at = room[shift:].reshape(x.shape, order="C" if x.flags.c_contiguous else "F")
+            at[:] = x
+            moved.append(at)
         assert (fastgemm.matmul(*moved) == one).all()
 
 
@@ -75,10 +85,10 @@ def test_from_the_environment(child) -> None:
 
 @pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda row: row.name)
 def test_stacks_that_share_b_are_one_product(dt: registry.DType) -> None:
-    rng = np.random.default_rng(0)
-    a = rng.integers(-4, 5, (6, 5, 7)).astype(dt.numpy)
-    b = rng.integers(-4, 5, (7, 9)).astype(dt.numpy)
-    out = np.zeros((6, 5, 18), dt.numpy)[:, :, ::2]
+    rng, kind = np.random.default_rng(0), oracle.dtype_of(dt.numpy)
+    a = rng.integers(-4, 5, (6, 5, 7)).astype(kind)
+    b = rng.integers(-4, 5, (7, 9)).astype(kind)
+    out = np.zeros((6, 5, 18), kind)[:, :, ::2]
     for left, right in [(a, b), (a, b[:, 0]), (a[::2], b), (a[:, ::-1], b), (a[:, :, ::-1], b[::-1])]:
         assert (fastgemm.matmul(left, right) == np.matmul(left, right)).all()
     assert (fastgemm.matmul(a, b, out=out) == np.matmul(a, b)).all()
