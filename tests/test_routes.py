@@ -46,6 +46,36 @@ def routes(child: Child, code: str, **variables: str | None) -> list[list[object
     return [json.loads(line) for line in child(PRELUDE + code, **variables).stdout.splitlines()]
 
 
+# Family and split on AVX-512: each line is a rule that a benchmark found (the modules of the rules have the figures).
+RULES = [
+    (Problem("f32", 8, 300, 300), "small", "n"),
+    (Problem("f32", 8, 800, 800, threads=2), "small", "n"),  # shares of rows would read B twice
+    (Problem("f32", 12, 300, 300), "small", "n"),
+    (Problem("f16", 24, 512, 512), "small", "n"),  # converted where it is used
+    (Problem("f32", 200, 300, 300), "gemm", "n"),
+    (Problem("f32", 2, 512, 512, threads=2), "gemv", "n"),  # strips
+    (Problem("f32", 2, 256, 20_000, threads=2), "gemv", "k"),
+    (Problem("f32", 1, 64, 1000), "small", "n"),  # a row of C in registers
+    (Problem("f32", 1, 128, 1000), "gemv", "n"),
+    (Problem("f64", 1, 2048, 512, threads=2), "gemv", "n"),
+    (Problem("f64", 1, 512, 2048, threads=2), "gemv", "k"),
+    (Problem("f32", 512, 10, 512, layout="nt"), "dots", "n"),  # two tiles of six columns, not a vector of 16
+    (Problem("f32", 512, 15, 512, layout="nt"), "gemm", "n"),
+    (Problem("f32", 20, 20, 100, layout="nt"), "dots", "n"),
+    (Problem("f32", 10, 10, 32, layout="nt"), "small", "n"),
+    (Problem("f32", 1, 1000, 30, layout="nt"), "dots", "n"),
+    (Problem("f32", 1, 1000, 1000, layout="nt"), "gemv", "n"),
+    (Problem("i32", 1, 300, 300, layout="nt"), "dots", "n"),
+]
+
+
+@pytest.mark.skipif("v4" not in TIERS, reason="no v4 here")
+@pytest.mark.parametrize(("problem", "family", "split"), RULES, ids=lambda x: str(x) if isinstance(x, str) else None)
+def test_rules(problem: Problem, family: str, split: str) -> None:
+    config = heuristic.config(problem, registry.isa("v4"))
+    assert (config.family, config.split) == (family, split)
+
+
 @pytest.mark.parametrize("isa", PINNED)
 def test_heuristic(child: Child, isa: str) -> None:
     if isa not in TIERS:
