@@ -128,8 +128,8 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
         # adjacent columns that holds only where there are few (16 x 50000 88 / 157, 64 x 20000 166 / 160).
         partial = problem.n * problem.row.itemsize
         few = problem.n <= FEW_COLUMNS * problem.threads
-        # (Rows in two halves are up to 1.2 times as fast where nothing but this product reads B, f64 1 x 2048 x 512, but
-        # after a pass over it by rows, as bench/stream.py makes one, the caches hold the other half: 0.45.)
+        # (Rows in two halves are up to 1.2 times as fast where only this product reads B, f64 1 x 2048 x 512, and
+        # slower in turn with others, f32 1 x 2048 x 512 117 GB/s and 141.)
         if problem.batch == 1 and partial <= MAX_PARTIAL and (problem.layout[1] == "n" or few):
             split, wide = "k", problem.k // GEMV_ROWS
         threads = max(1, min(problem.threads, wide))
