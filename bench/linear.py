@@ -23,9 +23,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import peers
 import progress
 import stats
 import stream
+import worker
 import workers
 
 # Bytes that are read before a matrix has its turn again, several times the last cache.
@@ -57,10 +59,8 @@ def peak(dtype: str, threads: int) -> float:
 
 def awake() -> None:
     """Wait while a team rests, which was slower than one thread because something else had a core."""
-    from fastgemm.driver import _team
-
-    end = time.perf_counter() + 1.0
-    while _team.resting() and time.perf_counter() < end:
+    library, end = peers.FastGemm(), time.perf_counter() + worker.REST_SECONDS
+    while not library.ready() and time.perf_counter() < end:
         time.sleep(0.01)
 
 

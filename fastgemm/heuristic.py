@@ -17,19 +17,14 @@ from dataclasses import replace
 from functools import lru_cache
 
 from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, kernels, registry
+from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
-# Below a megaflop one thread does it.  On an idle machine 64^3 (0.5) gains a factor of 1.35 by a second one; with one
-# of the two cores busy it loses a factor of 5, because the team waits for a thread that is not running.
-TEAM_FLOPS = 1_000_000
 TILE_CYCLES = 24         # ramp of the k-loop and the call
 STORE_CYCLES = 1.0       # per vector of C
 ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
-LATENCY = 4              # of a multiply-add
-PORTS = 2                # multiply-adds a cycle
-STREAM_B = 0.4           # per vector of B and step, in place: rows apart, lines split where NumPy's arrays begin
 CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
 # Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: f32 14x32 runs
 # at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
@@ -53,11 +48,7 @@ PAGED_BYTES, PAGED_K = 3 << 20, 1024
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
-LOADS = 2                # vector loads a cycle
 
-# Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
-# 1 x 2048 x 512 (4 MiB) 49 and 23.
-GEMV_THREAD_BYTES = 1 << 19
 GEMV_ROWS = 64           # the fewest steps of k for a thread, where threads share k
 FEW_COLUMNS = 16         # for a thread, up to which threads share k although a column is one piece of memory
 
@@ -94,8 +85,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     own = own or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
-    streams = problem.layout[1] != "g" and registry.computes("gemv", problem.row)
-    if problem.m == 1 and streams and not heuristic_small.one_row(problem, tier):
+    by_gemv = problem.layout[1] != "g" and registry.computes("gemv", problem.row)
+    if problem.m == 1 and by_gemv and not heuristic_small.one_row(problem, tier):
         return _gemv(problem, tier)
     best: tuple[float, Config] | None = None
     for mr, nr in registry.tiles(problem.row, tier):
@@ -120,7 +111,7 @@ def family(row: registry.DType, tier: registry.Isa) -> str:
 def _gemv(problem: Problem, tier: registry.Isa) -> Config:
     size = problem.k * problem.n * problem.row.itemsize
     threads, split = 1, "n"
-    if problem.threads > 1 and size * problem.batch >= GEMV_THREAD_BYTES:
+    if problem.threads > 1 and size * problem.batch >= TEAM_BYTES:
         split = "batch" if problem.batch >= problem.threads else "n"
         wide = problem.batch if split == "batch" else -(-problem.n // registry.lanes(problem.row, tier))
         # A thread that has whole rows reads one piece of memory; of a part of every row, the ends cost more than a sum

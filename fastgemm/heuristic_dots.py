@@ -38,6 +38,7 @@ packs B, or computes the transposed output (`problem.turns`), times:
 from __future__ import annotations
 
 from . import registry
+from .heuristic_costs import TEAM_FLOPS
 from .problem import MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem
 
 # By bytes of a number, and of one or two bytes in memory.
@@ -60,7 +61,6 @@ OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
 OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
 # Halves by few columns that are turned over first: at least so many rows and steps, at most so many columns.
 TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
-TEAM_FLOPS = 1_000_000  # as for gemm
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
@@ -139,7 +139,8 @@ def _fills_better(problem: Problem, tier: registry.Isa) -> bool:
     # Columns of the tiles here, of which the last may be half empty, and lanes of C's vectors.
     n, row = problem.n, problem.row
     step, lanes = registry.dot_step(row, tier), registry.lanes(row, tier)
-    width = next((w for w in (lanes // 4, lanes // 2) if 1 < n <= w), -(-n // lanes) * lanes)
+    narrow = (width // row.parts for width in registry.narrow_widths(row, tier) if width >= n * row.parts)
+    width = min(narrow, default=-(-n // lanes) * lanes)
     return n <= NARROW_COLUMNS and width >= FILLED * -(-n // step) * step
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cpu, heuristic, registry
+from . import cpu, heuristic, heuristic_costs, registry
 from .problem import Config, Problem
 
 # Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
@@ -76,7 +76,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
 
 def _team(problem: Problem, nr: int) -> tuple[str, int]:
     size = problem.k * problem.n * problem.row.itemsize
-    busy = problem.flops >= heuristic.TEAM_FLOPS or size >= heuristic.GEMV_THREAD_BYTES
+    busy = problem.flops >= heuristic_costs.TEAM_FLOPS or size >= heuristic_costs.TEAM_BYTES
     if problem.threads == 1 or not busy:
         return "n", 1
     # Threads that share columns read B once in all, those that share rows read all of it each.

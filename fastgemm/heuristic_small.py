@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import cpu, registry
+from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_SMALL_K, Config, Problem
 
 SMALL = 64  # rows, columns and steps of a product of a stack
@@ -44,18 +45,14 @@ FLAT = 8  # rows of one panel beside a wide C, which is written in as many strea
 FEW_ROWS = 32  # and of one or some beside a B that L2, or part of L3, holds
 L3_SHARE, L2_TIMES = 3 / 8, 4
 FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
-# A vector by a matrix of few columns, of less than a second thread helps to stream.
-ROW_VECTORS, ROW_BYTES = 4, 1 << 19
+ROW_VECTORS = 4  # of the only row of C, by a matrix that a second thread would not help to stream
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
-LATENCY, PORTS, LOADS = 4, 2, 2  # of a multiply-add; multiply-adds and loads a cycle
 PANEL_CYCLES = 12
 # Cycles a number of A and a vector of B that are converted where they are used (f16 24 x 512 x 512, 6x64 times 14x32
 # 1.19, 11 x 256 x 1024 1.19).
 CONVERT_A, CONVERT_B = 0.5, 0.3
-STREAM_B = 0.4  # as for gemm: per vector of B and step
 CALL_CYCLES = 20
-TEAM_FLOPS = 1_000_000  # as for gemm
 
 
 class Limits(NamedTuple):
@@ -130,7 +127,7 @@ def one_row(problem: Problem, tier: registry.Isa) -> bool:
     """Whether registers hold the only row of C, so that a tile beats gemv's passes over it."""
     few = registry.lanes(problem.row, tier) < problem.n <= ROW_VECTORS * registry.lanes(problem.row, tier)
     few = few and problem.m == 1 and problem.layout[1] == "n" and not problem.row.converts and problem.row.parts == 1
-    return few and problem.k * problem.n * problem.row.itemsize < ROW_BYTES
+    return few and problem.k * problem.n * problem.row.itemsize < TEAM_BYTES
 
 
 def _shared(problem: Problem, tier: registry.Isa, dots: bool) -> bool:

@@ -22,6 +22,7 @@ Other types, in the gemv family, as the speed of the heuristic's other choice (f
 from __future__ import annotations
 
 from . import cpu, registry
+from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_PARTIAL, Config, Problem
 
 FEW_ROWS = 4
@@ -35,8 +36,6 @@ STREAM_BYTES = 1 << 16
 # A B that is little wider is one strip (4 x 1000 x 100000 in two 1.5, in one 2.1).
 L1_SHARE = 15 / 16
 STEP = 128
-TEAM_FLOPS = 1_000_000  # as for gemm
-TEAM_BYTES = 1 << 19  # of B, as for gemv
 # A thread reads at least so many bytes of each row, or threads share k where it is deep, or as few columns as these
 # (two threads, times one: 2 x 512 x 512 1.7, f64 1.8, 3 x 512 x 512 1.7, 2 x 384 x 768 1.7, int8 1.6, bfloat16 1.7;
 # over k times over n: 2 x 256 x 768 1.12, 3 x 256 x 1024 1.2, 2 x 256 x 2048 1.37, but f64 2 x 256 x 2048 0.96).
@@ -113,7 +112,8 @@ def _team(problem: Problem, dots: bool) -> tuple[str, int]:
         return "batch", threads
     deep = problem.batch == 1 and problem.k >= DEEP_K * threads
     deep = deep and problem.m * problem.n * row.real_bytes <= MAX_PARTIAL
-    wide = problem.n >= TEAM_DOT_COLUMNS * threads if dots else problem.n * row.stored_bytes >= TEAM_ROW_BYTES * threads
-    if deep and not wide:
+    least = TEAM_DOT_COLUMNS if dots else TEAM_COLUMNS
+    wide = least if dots else TEAM_ROW_BYTES // row.stored_bytes
+    if deep and problem.n < wide * threads:
         return "k", threads
-    return ("n", threads) if problem.n >= (TEAM_DOT_COLUMNS if dots else TEAM_COLUMNS) * threads else ("n", 1)
+    return "n", threads if problem.n >= least * threads else 1

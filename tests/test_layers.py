@@ -17,7 +17,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 LAYERS = (
     ("registry", "version"),
     ("cpu",),
-    ("problem", "numpy_types", "special_shapes"),
+    ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),
     ("driver",),
     ("kernels",),

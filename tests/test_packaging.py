@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from fastgemm import registry, special_shapes
+from fastgemm import kernels, registry, special_shapes
 
 setuptools = pytest.importorskip("setuptools")
 ROOT = Path(__file__).resolve().parent.parent
@@ -176,6 +176,12 @@ def test_other_flags_compile_again(build: ModuleType, tmp_path: Path, monkeypatc
     assert path.stat().st_mtime == 1
     chosen(build, [str(GCC)], tmp_path, monkeypatch)
     assert path.stat().st_mtime != 1
+
+
+def test_the_build_is_of_these_sources(build: ModuleType) -> None:
+    """Not of older ones: what is recorded with such a build is stale in every other."""
+    registry = build.load_registry()
+    assert kernels.kernel_hash() == build.code_hash(registry, build.rendered(registry))
 
 
 def test_records_of_other_code_are_stale(build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
