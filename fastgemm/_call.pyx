@@ -1,7 +1,8 @@
 """From a call to a plan: what the operands' addresses and strides ask for, and who answers.
 
 `describe` turns them into the problem's key and the driver's call, `execute` finds the plan under that key, in the
-driver's cache or, the first time, by way of `fastgemm.dispatch`, and runs it.
+driver's cache or, the first time, by way of `fastgemm.dispatch`, and runs it.  A small product that a thread has done
+before needs neither (`again`).
 """
 
 from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
@@ -9,10 +10,11 @@ from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm.driver._plan cimport Plan, cache_get, cache_put, generation, key_t, problem_of
+from fastgemm.driver._plan cimport Plan, cache_get, cache_put, counting, generation, key_t, problem_of
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
-from fastgemm.driver.structs cimport call_t, letter, plan_t
+from fastgemm.driver.abi cimport special_t
+from fastgemm.driver.structs cimport call_t, letter, plan_t, special_takes
 
 from fastgemm import dispatch, kernels, numpy_types, problem, registry
 
@@ -136,6 +138,75 @@ cdef int execute(const key_t* key, const call_t* call) noexcept nogil:
     if plan.kernels == NULL:
         return NO_KERNEL
     return run_plan(&plan, call)
+
+
+# ---- the same small product once more ------------------------------------------------------------------------------
+
+cdef enum:
+    REMEMBERED_BITS = 4         # the logarithm of how many a thread keeps
+    REMEMBERED_BYTES = 1024     # of each
+
+cdef struct form_t:
+    # What a plan depends on: all of a call but the addresses.
+    unsigned long long kind     # dtype, threads, generation
+    npy_intp m, n, k, a_rows, a_cols, b_rows, b_cols, c_rows, c_cols
+
+cdef struct remembered_t:
+    form_t form
+    int way             # as `describe` returned it
+    const special_t* special    # the plan's, where it takes the call
+    call_t call         # of which the addresses are the last call's
+    plan_t plan
+
+cdef extern from *:
+    """
+    static __thread __attribute__((aligned(64))) char fg_remembered[16][1024];
+    """
+    char fg_remembered[16][1024]
+
+if sizeof(remembered_t) > REMEMBERED_BYTES:
+    raise ImportError("fastgemm: plans have grown")
+
+
+cdef inline remembered_t* kept(form_t* form, int code, npy_intp m, npy_intp n, npy_intp k,
+                               const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+    # Fills in the form; returns where a product of that form is kept, if it is.
+    form.kind = generation() << 40 | <unsigned long long>threads_now() << 24 | <unsigned long long>code
+    form.m, form.n, form.k = m, n, k
+    form.a_rows, form.a_cols, form.b_rows, form.b_cols = a.rows, a.cols, b.rows, b.cols
+    form.c_rows, form.c_cols = c.rows, c.cols
+    cdef unsigned long long mixed = <unsigned long long>(m ^ n << 10 ^ k << 20 ^ a.cols << 5) * 0x9E3779B97F4A7C15ULL
+    return <remembered_t*>fg_remembered[mixed >> (64 - REMEMBERED_BITS)]
+
+
+cdef bint again(int code, npy_intp m, npy_intp n, npy_intp k,
+                const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+    cdef form_t form
+    cdef remembered_t* found = kept(&form, code, m, n, k, a, b, c)
+    cdef const form_t* other = &found.form
+    if ((form.kind ^ other.kind) | (form.m ^ other.m) | (form.n ^ other.n) | (form.k ^ other.k)
+            | (form.a_rows ^ other.a_rows) | (form.a_cols ^ other.a_cols) | (form.b_rows ^ other.b_rows)
+            | (form.b_cols ^ other.b_cols) | (form.c_rows ^ other.c_rows) | (form.c_cols ^ other.c_cols)):
+        return False
+    cdef char* left = a.data if found.way == 1 else b.data
+    cdef char* right = b.data if found.way == 1 else a.data
+    if found.special != NULL:
+        found.special.run(1, left, 0, right, 0, c.data, 0)
+        return True
+    found.call.a, found.call.b, found.call.c = left, right, c.data
+    return run_plan(&found.plan, &found.call) == 0
+
+
+cdef void remember(int code, npy_intp m, npy_intp n, npy_intp k, const operand_t* a, const operand_t* b,
+                   const operand_t* c, int way, const call_t* call, const key_t* key) noexcept nogil:
+    cdef form_t form
+    cdef plan_t plan
+    # Teams are for more than small products, and counted calls have to be found in the cache.
+    if counting() or not cache_get(key, &plan) or plan.kernels == NULL or plan.threads > 1:
+        return
+    cdef remembered_t* place = kept(&form, code, m, n, k, a, b, c)
+    place.form, place.way, place.call, place.plan = form, way, call[0], plan
+    place.special = plan.special if plan.special != NULL and special_takes(plan.special, call) else NULL
 
 
 READY = False

@@ -11,11 +11,14 @@ Subclasses and objects with an ``__array_ufunc__`` go to `np.matmul` itself, bec
 ufunc called them.
 """
 
+from cpython.object cimport PyObject, PyTypeObject
+
 cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport (
-    CODES, FLOATS, READY, RELEASE_GIL, TYPES, describe, disjoint, execute, fold, make_ready, operand_t,
+    CODES, FLOATS, NO_KERNEL, READY, RELEASE_GIL, TYPES, again, apart, describe, disjoint, execute, fold, make_ready,
+    operand_t, remember,
 )
 from fastgemm._packed cimport Right, quick
 from fastgemm._rows cimport BYTES, NPY_HALF, row_for
@@ -27,6 +30,11 @@ from fastgemm.float_errors cimport clear_flags, report_flags
 import numpy as np
 
 from fastgemm._gufunc import gufunc
+
+cdef extern from "numpy/arrayobject.h":
+    # Takes over the reference to the descriptor.
+    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, const npy_intp*, const npy_intp*, void*, int, PyObject*)
+    PyObject* PyArray_DescrFromType(int)
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -46,6 +54,12 @@ cdef inline bint right_form(cnp.ndarray array, int type_num, int nd, const npy_i
         if cnp.PyArray_DIM(array, d) != shape[d]:
             return False
     return True
+
+
+cdef inline cnp.ndarray empty(int nd, npy_intp* shape, int type_num):
+    # PyArray_Empty would look for fields and references in vain, which takes as long as a product of 8^3.
+    return PyArray_NewFromDescr(<PyTypeObject*>cnp.ndarray, PyArray_DescrFromType(type_num), nd, shape, NULL, NULL, 0,
+                                NULL)
 
 
 cdef inline object fast(object x1, object x2, object out, object asked):
@@ -73,10 +87,8 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     cdef npy_intp m = 1, n = 1, k = shape_a[nd_a - 1], batch = 1
     cdef npy_intp shape[3]
     cdef npy_intp steps[2]
-    cdef int nd = 0, failed, way
+    cdef int nd = 0
     cdef operand_t oa, ob, oc
-    cdef call_t call
-    cdef key_t key
     oa.rows = ob.cols = steps[0] = steps[1] = 0
     oa.cols = strides_a[nd_a - 1]
     if nd_a == 3 or nd_b == 3:
@@ -107,12 +119,12 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     if k != shape_b[nd_b - 2 if nd_b >= 2 else 0] or m == 0 or n == 0 or k == 0:
         return None
     if out is None:
-        c = cnp.PyArray_EMPTY(nd, shape, result, 0)
+        c = empty(nd, shape, result)
     else:
         if not cnp.PyArray_CheckExact(out):
             return None
         c = out
-        if nd == 0 or not right_form(c, result, nd, shape) or not (disjoint(a, c) and disjoint(b, c)):
+        if nd == 0 or not right_form(c, result, nd, shape) or nd == 3 and not (disjoint(a, c) and disjoint(b, c)):
             return None
     strides_c = cnp.PyArray_STRIDES(c)
     oc.rows = oc.cols = 0
@@ -123,33 +135,49 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
     if batch > 1:
         fold(&m, &batch, &oa, &oc, steps[0], steps[1], strides_c[0])
-    way = describe(code, m, n, k, batch, &oa, &ob, &oc, &call, &key)
-    if way == 0:
+    if out is not None and nd < 3 and not (
+            apart(&oa, m, k, cnp.PyArray_ITEMSIZE(a), &oc, m, n, cnp.PyArray_ITEMSIZE(c))
+            and apart(&ob, k, n, cnp.PyArray_ITEMSIZE(b), &oc, m, n, cnp.PyArray_ITEMSIZE(c))):
         return None
-    if batch > 1:
-        call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], strides_c[0]
-    cdef offset_t offsets[2]
-    if code == BYTES:
-        offsets[0].zero = offsets[1].zero = NULL
-        offsets[0].step = offsets[1].step = 0
-        offsets[way - 1].is_unsigned = type_num == cnp.NPY_UBYTE
-        offsets[2 - way].is_unsigned = cnp.PyArray_TYPE(b) == cnp.NPY_UBYTE
-        call.offsets = offsets
-        call.store.appended = appended(False, offsets[0].is_unsigned, False, offsets[1].is_unsigned)
     cdef bint floats = FLOATS[code]
     if floats:
         clear_flags()
     # As floats: the product of the sizes may leave an npy_intp.
-    if <double>m * <double>n * <double>k * <double>batch > RELEASE_GIL:
-        with nogil:
-            failed = execute(&key, &call)
-    else:
-        failed = execute(&key, &call)
-    if failed:
-        return None
+    if batch > 1 or <double>m * <double>n * <double>k > RELEASE_GIL or not again(code, m, n, k, &oa, &ob, &oc):
+        if described(code, m, n, k, batch, &oa, &ob, &oc, steps, strides_c[0] if nd else 0,
+                     type_num == cnp.NPY_UBYTE, cnp.PyArray_TYPE(b) == cnp.NPY_UBYTE):
+            return None
     if floats:
         report_flags(b"matmul")
     return c if nd else cnp.PyArray_ToScalar(cnp.PyArray_DATA(c), c)
+
+
+cdef int described(int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
+                   const operand_t* a, const operand_t* b, const operand_t* c,
+                   const npy_intp* steps, npy_intp step_c, bint left_unsigned, bint right_unsigned):
+    # `steps`: of a and b, from one product of a stack to the next.  0, or not 0 where NumPy has to do it.
+    cdef call_t call
+    cdef key_t key
+    cdef offset_t offsets[2]
+    cdef int failed, way = describe(code, m, n, k, batch, a, b, c, &call, &key)
+    if way == 0:
+        return NO_KERNEL
+    if batch > 1:
+        call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], step_c
+    if code == BYTES:
+        offsets[0].zero = offsets[1].zero = NULL
+        offsets[0].step = offsets[1].step = 0
+        offsets[way - 1].is_unsigned, offsets[2 - way].is_unsigned = left_unsigned, right_unsigned
+        call.offsets = offsets
+        call.store.appended = appended(False, offsets[0].is_unsigned, False, offsets[1].is_unsigned)
+    if <double>m * <double>n * <double>k * <double>batch > RELEASE_GIL:
+        with nogil:
+            failed = execute(&key, &call)
+        return failed
+    failed = execute(&key, &call)
+    if failed == 0 and batch == 1 and code != BYTES:
+        remember(code, m, n, k, a, b, c, way, &call, &key)
+    return failed
 
 
 cdef object _UNSET = object()

@@ -10,6 +10,7 @@ cdef struct key_t:
 cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
 cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
 cdef unsigned long long generation() noexcept nogil
+cdef bint counting() noexcept nogil
 cdef object problem_of(const key_t* key)
 cdef unsigned long long followed(int epilogue) noexcept nogil
 cdef int ready_letter(int level, bint own, int nv) noexcept nogil

@@ -189,6 +189,10 @@ cdef unsigned long long generation() noexcept nogil:
     return GENERATION
 
 
+cdef bint counting() noexcept nogil:
+    return COUNTING
+
+
 cdef object problem_of(const key_t* key):
     # The Problem that a key stands for.
     cdef unsigned long long kind = key.kind
