@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from . import registry, special_shapes
+from . import cpu, registry, special_shapes
 from .driver import _plan
 from .problem import Problem
 
@@ -179,16 +179,27 @@ def _table(module: ModuleType) -> dict[special_shapes.Special, Entry]:
 
 
 def built_in(isa: str, problem: Problem) -> Entry | None:
-    """Return the kernel of this build for a product's very shape (`special_shapes.SPECIAL`); None where it has none.
-
-    Stacks have none: the small family's kernels fetch what comes next, and these do not.
-    """
-    shape = shape_of(problem)
-    if shape not in special_shapes.SPECIAL or problem.batch > 1:
+    """Return the kernel of this build for products of a shape (`special_shapes.SPECIAL`); None where it has none."""
+    shape, tier = shape_of(problem), registry.isa(isa)
+    if shape not in special_shapes.SPECIAL or not _keeps_up(shape, problem, tier):
         return None
-    made = next(made for made in special_shapes.modules(registry.isa(isa)) if shape in made.shapes)
+    made = next(made for made in special_shapes.modules(tier) if shape in made.shapes)
     with _lock:
         if made.name not in _tables:
             known = importlib.util.find_spec(made.name) is not None
             _tables[made.name] = _table(importlib.import_module(made.name)) if known else {}
     return _tables[made.name].get(shape)
+
+
+def _keeps_up(shape: special_shapes.Special, problem: Problem, tier: registry.Isa) -> bool:
+    """Whether a stack comes as fast as these kernels compute: they fetch nothing ahead, the small family's do.
+
+    What L2 holds does, and products of a few lines do (Zen 5, stacks of 10,000 and 100,000, speed over the small
+    family: f32 3x3x3 4.1 and 3.6, 6x6x6 2.0 and 1.6, 8x8x8 0.90 and 0.99, 12x12x12 1.3 and 0.91, 16x16x16 0.73; f64
+    6x6x6 1.7 and 0.89, 8x8x8 1.3 and 1.0, 12x12x12 1.2, 16x16x16 0.64; 3000 of f32 24x24x24 1.1, of f64 0.86).
+    """
+    row = shape.n * shape.part * problem.row.real_bytes
+    size = problem.batch * problem.row.itemsize * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
+    if problem.batch == 1 or size <= cpu.caches().l2 or row < 32:
+        return True
+    return not shape.shares(tier) and shape.n < 16 and size <= cpu.caches().l3 * 5 // 4

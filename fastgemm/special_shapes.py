@@ -66,6 +66,17 @@ class Special(NamedTuple):
         fitting = [lanes for lanes in registry.narrow_widths(registry.dtype(self.dtype), tier) if lanes >= width]
         return fitting[0] if fitting and self.a == "n" and self.n > 1 else 0
 
+    def shares(self, tier: registry.Isa) -> bool:
+        """Whether the build's own kernel has several rows of C in a vector, where both kinds can be had.
+
+        Rows of more than 16 bytes that leave lanes empty are better off alone.  Zen 5, a product of a stack of 300,
+        ns with rows shared and alone: f32 3x3x3 1.6 and 18, 4x4x4 1.1 and 2.7, 5x5x5 5.5 and 5.1 (of 100,000 12.9 and
+        6.4), 6x6x6 6.3 and 6.7 (22 and 9.5), 8x8x8 6.3 and 10.1; f64 2x2x2 0.9 and 1.1, 3x3x3 3.1 and 2.2, 4x4x4 2.2
+        and 2.7.
+        """
+        lanes, size = self.narrow(tier), registry.dtype(self.dtype).real_bytes
+        return lanes > 0 and (lanes == self.n * self.part or lanes * size <= 16)
+
     def tiles(self, tier: registry.Isa) -> tuple[tuple[int, int, int, int, int], ...]:
         """Register tiles that make up C: rows, vectors, first row, first component, live components at the end."""
         dt = registry.dtype(self.dtype)
@@ -79,9 +90,16 @@ class Special(NamedTuple):
         return tuple(found)
 
 
-# Shapes that get kernels of their own at build time, on every tier, for single products.  The tuner makes them for
-# others (--specialize).  float32 on Zen 5, below Python: 4x4x4 2.4 times as fast, 8x8x8 2.2, 16x16x16 1.4.
-SPECIAL = tuple(Special(name, size, size, size) for name in ("f32", "f64") for size in (3, 4, 8, 16))
+# Shapes that get kernels of their own at build time, on every tier.  The tuner makes them for others (--specialize).
+# Zen 5, below Python, speed over the generic kernels, one product and one of a stack of 300:
+#
+#     size    2     3     4     5     6     8    12    16    24    32    64
+#     f32         2.3   2.0   2.1   2.1   1.9   1.6   1.5   1.1  1.10  1.03
+#     stack   7.7   4.7   2.5   2.7   2.2   1.1   1.4   1.3   1.1  1.05  1.02
+#     f64         1.8   1.9   2.2   1.8   1.9   1.3   1.3   1.1  1.05  1.04
+#     stack   6.6   4.4   1.7   1.8   1.7   1.4   1.2   1.1   1.1  1.03  1.01
+SIZES = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64)
+SPECIAL = tuple(Special(name, size, size, size) for name in ("f32", "f64") for size in SIZES)
 
 
 class Module(NamedTuple):
@@ -97,7 +115,7 @@ def modules(tier: registry.Isa) -> tuple[Module, ...]:
     """Return the modules that `SPECIAL` is compiled into for a tier; a shape is in one of them."""
     groups: dict[tuple[int, bool], list[Special]] = {}
     for shape in SPECIAL:
-        narrow = shape.narrow(tier) > 0
+        narrow = shape.shares(tier)
         groups.setdefault((tier.vector_bytes if narrow else shape.vector_bytes(tier), narrow), []).append(shape)
     return tuple(
         Module(registry.module(f"special{'_narrow' if narrow else size}", tier), size, narrow, tuple(shapes))

@@ -166,7 +166,7 @@ def test_other_strides_and_scalars(name: str, database_path: Path) -> None:
 
 
 def test_a_plan_of_another_shape_is_not_given_the_kernel(name: str) -> None:
-    problem = Problem("f32", 5, 5, 5)
+    problem = Problem("f32", 5, 7, 5)
     assert not plan_of(problem, name).special
     entry = special.find(name, problem_of(SHAPES[0]))
     assert entry is not None
@@ -195,9 +195,39 @@ def test_shapes_of_the_registry_are_built_in(isa: str) -> None:
         assert plan.special, shape
         a, b = operands(problem)
         assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
-        assert not Plan(problem_of(shape, batch=7), heuristic.config(problem_of(shape, batch=7), tier)).special
     found = [shape for made in special_shapes.modules(tier) for shape in made.shapes]
     assert sorted(found) == sorted(special_shapes.SPECIAL)
+
+
+@pytest.mark.parametrize("isa", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_stacks_of_the_shapes_of_the_registry(isa: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of matrices side by side, one matrix for all, gaps between them, and by a team."""
+    monkeypatch.setattr(special, "_keeps_up", lambda *_: True)  # whatever the caches of this machine hold
+    for shape in special_shapes.SPECIAL:
+        problem = problem_of(shape, batch=11, threads=threads)
+        config = heuristic.config(problem, registry.isa(isa)).replace(threads=threads, split="batch")
+        plan = Plan(problem, config)
+        assert plan.special, shape
+        a, b = operands(problem)
+        want = np.matmul(a, b)
+        assert np.array_equal(plan.run(a, b), want), shape
+        gaps = np.zeros((33, shape.m, shape.n), want.dtype)
+        plan.run(np.repeat(a, 2, axis=0)[::2], np.repeat(b, 3, axis=0)[::3], gaps[::3])
+        assert np.array_equal(gaps[::3], want), shape
+        assert not gaps[1::3].any(), shape
+        assert not gaps[2::3].any(), shape
+        one = np.broadcast_to(a[:1], a.shape)
+        assert np.array_equal(plan.run(one, b), np.matmul(one, b)), shape
+
+
+def test_stacks_that_stream_from_memory_are_left_to_kernels_that_fetch_ahead() -> None:
+    assert TIER is not None
+    (long,) = (shape for shape in special_shapes.SPECIAL if (shape.dtype, shape.n) == ("f64", 64))
+    (short,) = (shape for shape in special_shapes.SPECIAL if (shape.dtype, shape.n) == ("f32", 3))
+    for shape, batch, there in ((long, 2, True), (long, 1 << 20, False), (short, 1 << 24, True)):
+        problem = problem_of(shape, batch=batch)
+        assert (special.built_in(TIER.name, problem) is not None) == there
 
 
 # ---- records
