@@ -10,6 +10,9 @@ packs B, or computes the transposed output (`problem.turns`), times:
 * one row, times gemv's columns: 1 x 1000 x 30 1.63 (i32 3.1), 1 x 444 x 56 1.07 (2.2), 1001 of 1 x 95 x 95 1.22 (1.4),
   of 1 x 96 x 96 1.09 (1.16), 1 x 1000 x 100 1.01 (1.57), 1 x 64 x 64 1.0 (2.0), 1 x 300 x 300 1.0 (1.1), 1 x 512 x 512
   less (less); f64 1.0 to 1.06, i64 0.7 to 1.0 where k fills vectors;
+* one row by columns of few numbers: 1 x 50000 by 3, 4, 8, 12, 16 steps 7, 7, 2.4, 1.3, 1.6, f64 3, 3, 1.4, 1.0, 0.9;
+  1000 of 1 x 3 x 3 4.8, 1 x 16 x 16 1.8 (f64 1.2), 1 x 8 x 24 1.36 (1.08), 1 x 64 x 24 1.8 (1.14), 1 x 16 x 32 1.04
+  (0.93);
 * the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
 * few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 1.0, 2000 x 8 x 64 0.6; columns that fill tiles of
   6 better than vectors of 16 or 8: 512 x 5 x 512 2.0 (f64 1.75), 512 x 6 x 512 2.0 (1.55), 512 x 9 x 512 1.33 (1.07),
@@ -38,7 +41,7 @@ packs B, or computes the transposed output (`problem.turns`), times:
 from __future__ import annotations
 
 from . import registry
-from .heuristic_costs import TEAM_FLOPS
+from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem
 
 # By bytes of a number, and of one or two bytes in memory.
@@ -50,6 +53,7 @@ LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_BYTES = 128, 48, 512, 16
 COLUMN_BYTES, FILLED = 512, 1.3
 # Steps of k, in vectors and bytes, up to which one row of floats or 64-bit numbers, or of shorter ones, comes here.
 SHORT_VECTORS, SHORT_BYTES = 6, 1200
+SHORT_ROW, STACK_ROW = 64, 192  # bytes up to which every one of floats does, and those of a stack
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 384
@@ -130,6 +134,8 @@ def _beats_gemv(problem: Problem, tier: registry.Isa) -> bool:
     k, row, lanes = problem.k, problem.row, registry.lanes(problem.row, tier)
     if row.converts or row.lane == "b8" or problem.n == 1:
         return False
+    if row.lane[0] == "f" and row.parts == 1 and k * row.itemsize <= (SHORT_ROW if problem.batch == 1 else STACK_ROW):
+        return k > 1
     if row.lane[0] == "f" or row.real_bytes == 8:
         return k % lanes > 0 and lanes < k <= SHORT_VECTORS * lanes
     return k * row.itemsize <= SHORT_BYTES
@@ -146,15 +152,17 @@ def _fills_better(problem: Problem, tier: registry.Isa) -> bool:
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     threads = problem.threads
-    if threads == 1 or problem.flops < TEAM_FLOPS:
+    columns = problem.batch * problem.n * problem.k * problem.row.itemsize
+    busy = problem.flops >= TEAM_FLOPS or (problem.m == 1 and columns >= TEAM_BYTES)
+    if threads == 1 or not busy:
         return "n", 1
     partial = problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
-    columns = registry.dot_step(problem.row, tier)
+    step = registry.dot_step(problem.row, tier)
     if problem.batch >= threads:
         return "batch", threads
     if problem.batch == 1 and partial and problem.m * problem.n <= LARGER_OUTPUT and problem.k >= DEEP_K * threads:
         return "k", threads
-    if problem.n >= 2 * columns * threads:
+    if problem.n >= 2 * step * threads:
         return "n", threads
     if problem.m >= registry.DOT_ROWS * threads:
         return "m", threads

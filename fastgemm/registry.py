@@ -405,6 +405,19 @@ def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:
     return tuple(width for width in (2, 4, 8) if 2 * width <= length and width > dt.parts)
 
 
+def short_steps(dt: DType, tier: Isa) -> tuple[int, ...]:
+    """Lengths of columns of which kernels of the dots family have several in a vector, or in a pair of them."""
+    if not is_special(dt) or dt.parts > 1 or tier.vector_bytes < 32:
+        return ()
+    lanes = tier.vector_bytes // dt.real_bytes * short_vectors(tier)
+    return tuple(k for k in range(2, 9) if 2 * k <= lanes and k * dt.real_bytes < 64)
+
+
+def short_vectors(tier: Isa) -> int:
+    """Vectors that such kernels read at a time."""
+    return 2 if tier.vector_bytes == 64 else 1
+
+
 def supported(dt: DType, tier: Isa) -> bool:
     """Whether a tier has kernels for a dtype; where it has none NumPy computes."""
     return set(dt.needs) <= set(tier.features)

@@ -15,7 +15,7 @@ are widened by copying both; a B of few columns that lie the other way is turned
 
 from libc.string cimport memcpy
 
-from fastgemm.driver.abi cimport MAX_DOTS, kernels_t, store_t, update_t
+from fastgemm.driver.abi cimport MAX_DOTS, MAX_SHORT, kernels_t, stack_t, store_t, update_t
 from fastgemm.driver.structs cimport (
     DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, grid_t, plan_t, row_gap, share,
 )
@@ -51,6 +51,55 @@ cdef void turned_columns(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t r
                 (<long long*>out)[j * gap + p] = (<const long long*>b)[p * rs + j * cs]
 
 
+cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                        Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
+    # Columns of few numbers, one after the other, for the only row of each of `items` products; False where they are
+    # not such.
+    cdef const kernels_t* t = plan.kernels
+    cdef stack_t s
+    if plan.m > 1 or plan.k >= MAX_SHORT or t.short_columns[plan.k] == NULL or call.cs_b != plan.k \
+            or call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind:
+        return False
+    s.count, s.n = items, col1 - col0
+    s.a, s.b, s.c = call.a, call.b + col0 * call.cs_b * t.ab_bytes, call.c + col0 * t.c_bytes
+    s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
+    t.short_columns[plan.k](&s)
+    if call.finish != NULL:
+        # (Of stacks there is none.)
+        call.finish(1, s.n, s.c, call.rs_c, call.terms, 0, col0)
+    return True
+
+
+cdef bint one_row(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                  Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
+    # The only row of each of `items` products, by columns that one tile takes whole, with none of what `dots` prepares
+    # (10 ns, which a product of 16 x 16 takes); False where they are not such.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t j, _item, cols = col1 - col0, size = t.ab_bytes
+    cdef const char* a = call.a
+    cdef const char* b = call.b + col0 * call.cs_b * size
+    cdef char* c = call.c + col0 * t.c_bytes
+    cdef store_t store
+    if short_columns(plan, call, items, col0, col1):
+        return True
+    if plan.m > 1 or plan.k > plan.kc or plan.raw or plan.turned or t.narrows or t.dot_bytes != size \
+            or t.dot_sums != NULL or t.part > 1 or call.cs_c != 1 or call.finish != NULL \
+            or not call.store.alpha_is_one or call.store.beta_kind:
+        return False
+    store = call.store
+    store.offset = NO_OFFSETS
+    for _item in range(items):
+        j = 0
+        while j < cols:
+            t.dots[1](plan.k, min(plan.unit, cols - j), a, call.rs_a, b + j * call.cs_b * size, call.cs_b,
+                      c + j * t.c_bytes, call.rs_c, &store)
+            j += plan.unit
+        a += call.step_a
+        b += call.step_b
+        c += call.step_c
+    return True
+
+
 cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
                Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     # Rows row0 : row1 and columns col0 : col1 of one product.
@@ -76,6 +125,8 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef unsigned int* a_sums = <unsigned int*>(space + plan.a_bytes - dot_sums_bytes(plan))
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
+    if one_row(plan, call, 1, col0, col1):
+        return
     store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
     if plan.turned and not widens:
         # Few columns, that are turned once for all rows.

@@ -6,7 +6,8 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from fastgemm.driver.abi cimport (
-    GEMV_CHUNK, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_STRIP, MAX_VECTORS, kernels_t, offset_t, special_t,
+    GEMV_CHUNK, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_SHORT, MAX_STRIP, MAX_VECTORS, kernels_t, offset_t,
+    special_t,
 )
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
@@ -80,6 +81,9 @@ def add_kernels(int level, int family, object capsule):
                 tier.dots[i], tier.dot_columns, tier.dot_bytes = s.dots[i], s.dot_columns, s.dot_bytes
                 tier.dot_sums, tier.dot_settle = s.dot_sums, s.dot_settle
                 t.dot_sums, t.dot_settle = s.dot_sums, s.dot_settle
+        for i in range(MAX_SHORT):
+            if s.short_columns[i] != NULL:
+                t.short_columns[i] = s.short_columns[i]
         for i in range(MAX_STRIP + 1):
             if s.strips[i] != NULL:
                 t.strips[i] = s.strips[i]

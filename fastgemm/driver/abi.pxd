@@ -10,6 +10,7 @@ cdef enum:
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
+    MAX_SHORT = 9      # numbers of a short column, and one
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
     MAX_STRIP = 9      # rows of A beside a B in place, and one of ones
     GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
@@ -254,6 +255,8 @@ cdef struct kernels_t:
     int dot_bytes         # of a component of A and B as they take it
     dot_sums_t dot_sums   # of bytes; NULL: no corrections
     dot_settle_t dot_settle
+    # One row by columns of so many numbers, one after the other (`a` is x); NULL: there is none for so many.
+    stack_kernel_t short_columns[MAX_SHORT]
     strip_t strips[MAX_STRIP + 1]
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
     turn_t turn                 # real types only

@@ -47,6 +47,15 @@ cdef extern from *:
         return made;
     }
     #endif
+    /* The same from two vectors: lanes of `high` are counted on from those of `low`. */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline vf32 pick2_f32(vf32 low, vf32 high, order32 from) {
+        return (vf32)_mm512_permutex2var_ps((__m512)low, (__m512i)from, (__m512)high);
+    }
+    static inline vf64 pick2_f64(vf64 low, vf64 high, order64 from) {
+        return (vf64)_mm512_permutex2var_pd((__m512d)low, (__m512i)from, (__m512d)high);
+    }
+    #endif
     /* Lanes at, at + 1, ... of v, each `width` times; both are constants where this is called. */
     static inline vf32 spread_f32(vf32 v, int width, int at) {
         order32 from = {0};
@@ -200,6 +209,8 @@ cdef extern from *:
     vf64 spread_f64(vf64, int, int) nogil
     vf32 pick_f32(vf32, order32) nogil
     vf64 pick_f64(vf64, order64) nogil
+    vf32 pick2_f32(vf32, vf32, order32) nogil
+    vf64 pick2_f64(vf64, vf64, order64) nogil
     vf32 low_f32(vf32, vf32) nogil
     vf32 high_f32(vf32, vf32) nogil
     vf64 low_f64(vf64, vf64) nogil
