@@ -13,6 +13,9 @@ packs B, or computes the transposed output (`problem.turns`), times:
 * one row by columns of few numbers: 1 x 50000 by 3, 4, 8, 12, 16 steps 7, 7, 2.4, 1.3, 1.6, f64 3, 3, 1.4, 1.0, 0.9;
   1000 of 1 x 3 x 3 4.8, 1 x 16 x 16 1.8 (f64 1.2), 1 x 8 x 24 1.36 (1.08), 1 x 64 x 24 1.8 (1.14), 1 x 16 x 32 1.04
   (0.93);
+* a few rows by such columns: m x 5000 x 3, m = 2, 4, 8, 16, 32, 64 5.9, 5.0, 3.5, 2.2, 1.6, 1.2 (f64 3.9, 3.4, 2.4,
+  1.6, 1.3, 1.1), x 4 6.1, 4.7, 3.2, 2.0, 1.4, 1.1, x 8 3.2, 2.6, 1.6, 0.97, x 6 3.8, 3.2, 2.0, 1.2, 0.86 (1.8, 1.5,
+  1.0); by 200 columns half of that, by 20 1.1 to 0.8;
 * the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
 * few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 1.0, 2000 x 8 x 64 0.6; columns that fill tiles of
   6 better than vectors of 16 or 8: 512 x 5 x 512 2.0 (f64 1.75), 512 x 6 x 512 2.0 (1.55), 512 x 9 x 512 1.33 (1.07),
@@ -54,6 +57,7 @@ COLUMN_BYTES, FILLED = 512, 1.3
 # Steps of k, in vectors and bytes, up to which one row of floats or 64-bit numbers, or of shorter ones, comes here.
 SHORT_VECTORS, SHORT_BYTES = 6, 1200
 SHORT_ROW, STACK_ROW = 64, 192  # bytes up to which every one of floats does, and those of a stack
+SHORT_WORK = 3  # of few rows by short columns, m * k ** 2 over the square of the lanes
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 384
@@ -106,6 +110,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return False
     if m == 1:
         return not own and row.group == 1 and _beats_gemv(problem, tier)
+    if k in registry.short_steps(row, tier) and n >= 2 * m:
+        return m * k * k <= SHORT_WORK * registry.lanes(row, tier) ** 2
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
         return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT

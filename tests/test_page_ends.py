@@ -89,8 +89,9 @@ def test_no_byte_beside_operands(
         (1, 4, 200),
         (2, 131, 6),
         (35, 2, 2),
-        # One row by short columns: beside one vector of them, two, and several.
+        # Few rows by short columns: less than a vector of them, one, two, and several.
         *itertools.product((1,), (2, 7, lanes, 2 * lanes + 1, 67), range(2, 9)),
+        *itertools.product((2, 3, 5), (7, 67), (3, 5, 8)),
     ]
     for (m, n, k), letters in itertools.product(sizes, ("nn", "tn", "nt", "tt")):
         problem = Problem(dt.name, m, n, k, layout=letters)

@@ -281,26 +281,27 @@ def test_dots(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("dt", "tier"), dots_tiers())
-def test_dots_of_one_row(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
+def test_dots_of_few_rows_and_short_columns(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
     """Short columns side by side and apart, alone and in stacks, shared by columns and by products, into any output."""
-    lanes, steps = registry.lanes(dt, tier), registry.short_steps(dt, tier)
+    lanes = registry.lanes(dt, tier)
     one = Config("dots", tier.name, split="n", threads=threads)
-    for k, n in itertools.product(sorted({*range(1, 10), *steps, lanes, 70}), (1, 2, lanes, 2 * lanes + 3, 301)):
-        problem = problem_of(dt, (1, n, k), "nt", threads=2)
-        for out_letter in "ng":
-            check(problem, one, "nt", out_letter)
+    for k, n in itertools.product((*range(1, 10), lanes, 70), (1, 2, lanes, 2 * lanes + 3, 301)):
+        for m, out_letter in ((1, "n"), (1, "g"), (2, "n"), (3, "g"), (4, "n"), (7, "n")):
+            check(problem_of(dt, (m, n, k), "nt", threads=2), one, "nt", out_letter)
     if dt.narrows and dt.group > 1:
         return
     kind = dtype_of(dt.result or dt.numpy)
-    for k, n, split in itertools.product((2, 3, 5, 8, 9, 33), (1, 3, lanes, 70), ("n", "batch")):
-        config = one.replace(split=split if threads == 2 else "n")
-        problem = Problem(dt.name, 1, n, k, batch=5, layout="nt", threads=2)
-        x, columns = integers((5, 1, k), dt.numpy, 1), integers((5, n, k), dt.numpy, 2)
+    for k, n, m in itertools.product((2, 3, 5, 8, 9, 33), (1, 3, lanes, 70), (1, 3, 6)):
+        config = one.replace(split="batch" if threads == 2 and m % 2 else "n")
+        problem = Problem(dt.name, m, n, k, batch=5, layout="nt", threads=2)
+        x, columns = integers((5, m, k), dt.numpy, 1), integers((5, n, k), dt.numpy, 2)
+        want = stack_product(x.astype(kind), columns.astype(kind).swapaxes(1, 2))
         apart = np.zeros((5, n, k + 3), columns.dtype)
         apart[..., :k] = columns
-        want = stack_product(x.astype(kind), columns.astype(kind).swapaxes(1, 2))
-        for b in (columns, apart[..., :k], np.repeat(columns, 2, axis=0)[::2]):
-            out = np.zeros((10, 1, n), kind)
+        near = np.zeros((5, n, k + 1), columns.dtype)
+        near[..., 1:] = columns
+        for b in (columns, apart[..., :k], near[..., 1:], np.repeat(columns, 2, axis=0)[::2]):
+            out = np.zeros((10, m, n), kind)
             Plan(problem, config).run(x, b.swapaxes(1, 2), out[::2])
             assert np.array_equal(out[::2], want.astype(kind))
             assert not out[1::2].astype(bool).any()

@@ -52,21 +52,39 @@ cdef void turned_columns(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t r
 
 
 cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items,
-                        Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
-    # Columns of few numbers, one after the other, for the only row of each of `items` products; False where they are
-    # not such.
+                        Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
+    # Columns of few numbers that lie side by side, in each of `items` products; False where they are not such.
     cdef const kernels_t* t = plan.kernels
+    cdef grid_t groups
+    cdef Py_ssize_t i, row, mr, _item
     cdef stack_t s
-    if plan.m > 1 or plan.k >= MAX_SHORT or t.short_columns[plan.k] == NULL or call.cs_b != plan.k \
-            or call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind:
+    if not plan.k <= call.cs_b < MAX_SHORT or t.short_columns[1][plan.k] == NULL \
+            or t.short_columns[1][call.cs_b] == NULL or plan.turned or call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind:
         return False
-    s.count, s.n = items, col1 - col0
-    s.a, s.b, s.c = call.a, call.b + col0 * call.cs_b * t.ab_bytes, call.c + col0 * t.c_bytes
+    groups = cut(row1 - row0, MAX_DOTS)
+    s.count, s.n = 1, col1 - col0
+    s.rs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_b, call.rs_c
     s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
-    t.short_columns[plan.k](&s)
+    s.a = call.a + row0 * call.rs_a * t.ab_bytes
+    s.b = call.b + col0 * call.cs_b * t.ab_bytes
+    s.c = call.c + (row0 * call.rs_c + col0) * t.c_bytes
+    if groups.panels == 1:
+        s.count, items = items, 1
+    for _item in range(items):
+        row = 0
+        for i in range(groups.panels):
+            mr = groups.size + (1 if i < groups.larger else 0)
+            t.short_columns[mr][plan.k](&s)
+            s.a += mr * call.rs_a * t.ab_bytes
+            s.c += mr * call.rs_c * t.c_bytes
+            row += mr
+        s.a += call.step_a - row * call.rs_a * t.ab_bytes
+        s.b += call.step_b
+        s.c += call.step_c - row * call.rs_c * t.c_bytes
     if call.finish != NULL:
         # (Of stacks there is none.)
-        call.finish(1, s.n, s.c, call.rs_c, call.terms, 0, col0)
+        call.finish(row1 - row0, col1 - col0, call.c + (row0 * call.rs_c + col0) * t.c_bytes, call.rs_c, call.terms,
+                    row0, col0)
     return True
 
 
@@ -80,8 +98,6 @@ cdef bint one_row(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef const char* b = call.b + col0 * call.cs_b * size
     cdef char* c = call.c + col0 * t.c_bytes
     cdef store_t store
-    if short_columns(plan, call, items, col0, col1):
-        return True
     if plan.m > 1 or plan.k > plan.kc or plan.raw or plan.turned or t.narrows or t.dot_bytes != size \
             or t.dot_sums != NULL or t.part > 1 or call.cs_c != 1 or call.finish != NULL \
             or not call.store.alpha_is_one or call.store.beta_kind:
@@ -98,6 +114,11 @@ cdef bint one_row(const plan_t* plan, const call_t* call, Py_ssize_t items,
         b += call.step_b
         c += call.step_c
     return True
+
+
+cdef bint dots_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items) noexcept nogil:
+    # Whole products with little or nothing around the kernels; False where they need more.
+    return short_columns(plan, call, items, 0, plan.m, 0, plan.n) or one_row(plan, call, items, 0, plan.n)
 
 
 cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
@@ -125,7 +146,7 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef unsigned int* a_sums = <unsigned int*>(space + plan.a_bytes - dot_sums_bytes(plan))
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
-    if one_row(plan, call, 1, col0, col1):
+    if short_columns(plan, call, 1, row0, row1, col0, col1) or one_row(plan, call, 1, col0, col1):
         return
     store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
     if plan.turned and not widens:

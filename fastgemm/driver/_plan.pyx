@@ -81,9 +81,10 @@ def add_kernels(int level, int family, object capsule):
                 tier.dots[i], tier.dot_columns, tier.dot_bytes = s.dots[i], s.dot_columns, s.dot_bytes
                 tier.dot_sums, tier.dot_settle = s.dot_sums, s.dot_settle
                 t.dot_sums, t.dot_settle = s.dot_sums, s.dot_settle
-        for i in range(MAX_SHORT):
-            if s.short_columns[i] != NULL:
-                t.short_columns[i] = s.short_columns[i]
+        for i in range(MAX_DOTS + 1):
+            for j in range(MAX_SHORT):
+                if s.short_columns[i][j] != NULL:
+                    t.short_columns[i][j] = s.short_columns[i][j]
         for i in range(MAX_STRIP + 1):
             if s.strips[i] != NULL:
                 t.strips[i] = s.strips[i]

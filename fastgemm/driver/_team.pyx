@@ -5,7 +5,7 @@ from cython.parallel cimport parallel, threadid
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
-from fastgemm.driver._dots cimport dots, one_row
+from fastgemm.driver._dots cimport dots, dots_of_stack
 from fastgemm.driver._small cimport small
 from fastgemm.driver.structs cimport (
     FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start,
@@ -81,7 +81,7 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     if plan.family == FAMILY_SMALL and plan.split == SPLIT_BATCH:
         small(plan, &item, last - first, 0, plan.m, 0, plan.width)
         return
-    if plan.family == FAMILY_DOTS and plan.units == 1 and one_row(plan, &item, last - first, 0, plan.n):
+    if plan.family == FAMILY_DOTS and plan.units == 1 and dots_of_stack(plan, &item, last - first):
         return
     while first < last:
         items = 1
