@@ -29,6 +29,8 @@ cdef npy_intp TURNED_FIRST = problem.TURNED_ROWS.start, TURNED_END = problem.TUR
 cdef npy_intp DOT_FIRST = problem.UNTURNED_ROWS.start, DOT_END = problem.UNTURNED_ROWS.stop
 cdef npy_intp DOT_BYTES = 0      # problem.dot_bytes(), which asks the CPU (0.5 ms): not while the library is imported
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
+cdef npy_intp EXCHANGED_M = problem.EXCHANGED_M, EXCHANGED_N = problem.EXCHANGED_N, EXCHANGED_K = problem.EXCHANGED_K
+cdef npy_intp EXCHANGED_LONG = problem.EXCHANGED_LONG, EXCHANGED_OUT = problem.EXCHANGED_OUT
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
@@ -51,6 +53,15 @@ cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexce
             and not (DOT_FIRST <= m < DOT_END and size == 4 and <double>n * k * size <= DOT_BYTES))
 
 
+cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k) noexcept nogil:
+    # `problem.turns` of sizes, where both operands are given transposed.
+    if m < 2 or n < 2 or k < EXCHANGED_K:
+        return False
+    if k < EXCHANGED_LONG:
+        return m <= EXCHANGED_M and n <= EXCHANGED_N
+    return n <= EXCHANGED_N or m * n <= EXCHANGED_OUT
+
+
 cdef int describe(
         int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
         const operand_t* a, const operand_t* b, const operand_t* c,
@@ -67,8 +78,13 @@ cdef int describe(
         return 0
     rs_c, cs_c = c.rows >> by_c, c.cols >> by_c
     turned = n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part)
-    if TURNS[code] and batch == 1 and a.cols == size * part and b.rows == size * part:
-        turned ^= turns(n, m, k, size * part) if turned else turns(m, n, k, size * part)
+    if TURNS[code] and batch == 1:
+        if a.cols == size * part and b.rows == size * part:
+            turned ^= turns(n, m, k, size * part) if turned else turns(m, n, k, size * part)
+        elif not turned and a.rows == size * part and b.rows == size * part:
+            turned = exchanges(m, n, k)
+        elif turned and a.cols == size * part and b.cols == size * part:
+            turned = not exchanges(n, m, k)
     if turned:
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by

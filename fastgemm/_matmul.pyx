@@ -95,15 +95,11 @@ cdef inline object fast(object x1, object x2, object out, object asked):
         batch = shape_a[0] if nd_a == 3 else shape_b[0]
         if nd_a == 3 and nd_b == 3 and shape_b[0] != batch or batch == 0:
             return None
-        # NumPy orders the axes of a stack's result as those of the operands are; that is left to it.
+        # (With one stack dimension NumPy's result is in C order, whatever order the operands are in.)
         if nd_a == 3:
             steps[0] = strides_a[0]
-            if not cnp.PyArray_IS_C_CONTIGUOUS(a):
-                return None
         if nd_b == 3:
             steps[1] = strides_b[0]
-            if not cnp.PyArray_IS_C_CONTIGUOUS(b):
-                return None
         shape[0] = batch
         nd = 1
     if nd_a >= 2:

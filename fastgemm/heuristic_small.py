@@ -48,6 +48,10 @@ FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
 ROW_VECTORS = 4  # of the only row of C, by a matrix that a second thread would not help to stream
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
+# Steps of a row by few columns, in a stack, from which gemv puts rows of B side by side (ns of a product, small / gemv:
+# f32 n = 2 k = 16 17 / 12, 64 50 / 14, 1000 981 / 108; n = 3 16 17 / 15, 64 49 / 24; n = 5 32 27 / 23; n = 8 64 43 /
+# 25).
+LONG_ROW = 24
 PANEL_CYCLES = 12
 # Cycles a number of A and a vector of B that are converted where they are used (f16 24 x 512 x 512, 6x64 times 14x32
 # 1.19, 11 x 256 x 1024 1.19).
@@ -151,6 +155,8 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return False
     if m == 1 and problem.batch == 1:
         return one_row(problem, tier)
+    if m == 1 and 2 * n <= registry.lanes(problem.row, tier) and registry.is_special(problem.row) and k > LONG_ROW:
+        return False
     if registry.accumulators(problem.row, tier) > problem.row.parts:
         return False  # no multiply of 64 bits: gemm's kernels make it of halves
     columns = 2 * registry.lanes(problem.row, tier)

@@ -32,6 +32,11 @@ UNTURNED_ROWS = range(10, 13)
 DOT_COLUMNS = 16  # up to which they are turned over for dot products
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
+# So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
+# (Zen 5, f32, speed over packing B: 2 x 2, 4 x 8, 8 x 4 by 64 steps 1.15 to 1.3, by 1000 6, 32 x 8 x 64 1.27, 64 x 2 by
+# 64 and 1000 1.06 and 9.6, 1000 x 4 by 64, 256, 1000 0.76, 1.2, 3.3, 64 x 64 x 1000 1.12, 8 x 64 x 64 0.87; f64 1.1 to
+# 4.5, 500 x 64 x 1000 0.97.)
+EXCHANGED_M, EXCHANGED_N, EXCHANGED_K, EXCHANGED_LONG, EXCHANGED_OUT = 32, 8, 64, 256, 4096
 # The letter of a B that was packed beforehand (`fastgemm.pack`).
 PACKED = "p"
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg" + PACKED)
@@ -137,6 +142,10 @@ def turns(problem: Problem) -> bool:
     (True, False)
     """
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if problem.layout == "tt" and problem.batch == 1 and problem.row.turns:
+        long = k >= EXCHANGED_LONG
+        few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)
+        return m > 1 and n > 1 and k >= EXCHANGED_K and (few or (long and m * n <= EXCHANGED_OUT))
     if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
         return False
     dots = m in UNTURNED_ROWS and size == 4 and n * k * size <= dot_bytes()

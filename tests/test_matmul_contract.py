@@ -255,3 +255,25 @@ def test_narrow_rows_side_by_side(char: str) -> None:
                 assert np.array_equal(fastgemm.matmul(x, b), want)
                 assert np.array_equal(fastgemm.matmul(b.T, x), want)
                 assert np.array_equal(fastgemm.gemm(x[None], b, want[None], beta=1)[0], want + want)
+
+
+def test_stacks_in_any_order_of_axes() -> None:
+    """With one stack dimension NumPy's result is in C order: so is ours, for any order, direction and gap of axes."""
+    rng = np.random.default_rng(8)
+
+    def stack(shape: tuple[int, ...]) -> np.ndarray:
+        order = rng.permutation(3)
+        full = rng.integers(-9, 9, [2 * shape[axis] for axis in order]).astype("f4").transpose(np.argsort(order))
+        steps = rng.choice([1, 2, -1, -2], 3)
+        cut = full[tuple(slice(None, None, step) for step in steps)][tuple(slice(0, size) for size in shape)]
+        return np.broadcast_to(cut[:1], shape) if rng.random() < 0.1 else cut
+
+    for _ in range(600):
+        batch, m, n, k = (int(size) for size in rng.integers(1, 6, 4))
+        a, b = stack((batch, m, k)), stack((batch, k, n))
+        for left, right in ((a, b), (a[0], b), (a, b[0]), (a, b[0, :, 0]), (a[0, 0], b)):
+            want, got = np.matmul(left, right), fastgemm.matmul(left, right)
+            assert np.array_equal(got, want)
+            assert got.strides == want.strides
+            out = np.full(want.shape, np.nan, "f4")[..., ::-1] if want.ndim > 1 else np.empty(want.shape, "f4")
+            assert np.array_equal(fastgemm.matmul(left, right, out), want)

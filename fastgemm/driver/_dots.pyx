@@ -59,7 +59,8 @@ cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items
     cdef Py_ssize_t i, row, mr, _item
     cdef stack_t s
     if not plan.k <= call.cs_b < MAX_SHORT or t.short_columns[1][plan.k] == NULL \
-            or t.short_columns[1][call.cs_b] == NULL or plan.turned or call.cs_c != t.part or not call.store.alpha_is_one or call.store.beta_kind:
+            or t.short_columns[1][call.cs_b] == NULL or plan.turned or call.cs_c != t.part \
+            or not call.store.alpha_is_one or call.store.beta_kind:
         return False
     groups = cut(row1 - row0, MAX_DOTS)
     s.count, s.n = 1, col1 - col0

@@ -378,6 +378,33 @@ cdef void conjugate(char* numbers, Py_ssize_t count, int size) noexcept nogil:
             (<double*>numbers)[i] = -(<double*>numbers)[i]
 
 
+cdef bint gemv_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items) noexcept nogil:
+    # Whole products whose operands and outputs the kernels take as they lie, with nothing around them; False where they
+    # need more.  (1 x 1 x 4 f32 in a stack: 14 ns each by `gemv`, NumPy 4.)
+    cdef const kernels_t* t = plan.kernels
+    cdef bint by_rows = call.rs_b != t.part if plan.n == 1 else call.cs_b == t.part
+    cdef const char* a = call.a
+    cdef const char* b = call.b
+    cdef char* c = call.c
+    cdef Py_ssize_t _item
+    cdef store_t store
+    cdef gemv_t kernel = t.gemv_columns
+    if t.converts or t.narrows or call.finish != NULL or call.store.conj or not call.store.alpha_is_one \
+            or call.store.beta_kind or call.cs_c != t.part or not by_rows and call.cs_a != t.part:
+        return False
+    if by_rows:
+        kernel = t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
+    store = call.store
+    store.column = 0
+    store.offset = call.offsets + 1 if call.offsets != NULL else NULL
+    for _item in range(items):
+        kernel(plan.k, plan.n, a, call.cs_a, b, call.rs_b, call.cs_b, c, t.part, &store)
+        a += call.step_a
+        b += call.step_b
+        c += call.step_c
+    return True
+
+
 cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     # Columns col0 : col1 of one row of output.  `space` takes a chunk of x and one of y where they are not
     # contiguous or the store is not a plain one.

@@ -3,7 +3,7 @@
 from cython.parallel cimport parallel, threadid
 
 from fastgemm.driver.abi cimport kernels_t, store_t
-from fastgemm.driver._loops cimport blocked, gemv, macrokernel, takes_whole, whole
+from fastgemm.driver._loops cimport blocked, gemv, gemv_of_stack, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
 from fastgemm.driver._dots cimport dots, dots_of_stack
 from fastgemm.driver._small cimport small
@@ -80,6 +80,8 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     item.c += i * call.step_c
     if plan.family == FAMILY_SMALL and plan.split == SPLIT_BATCH:
         small(plan, &item, last - first, 0, plan.m, 0, plan.width)
+        return
+    if plan.family == FAMILY_GEMV and not plan.strips and plan.units == 1 and gemv_of_stack(plan, &item, last - first):
         return
     if plan.family == FAMILY_DOTS and plan.units == 1 and dots_of_stack(plan, &item, last - first):
         return

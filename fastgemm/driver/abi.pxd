@@ -255,7 +255,8 @@ cdef struct kernels_t:
     int dot_bytes         # of a component of A and B as they take it
     dot_sums_t dot_sums   # of bytes; NULL: no corrections
     dot_settle_t dot_settle
-    # So many rows by columns of so many numbers, which lie `rs_b` apart; NULL: there is none for so many, nor for columns so far apart.
+    # So many rows by columns of so many numbers, which lie `rs_b` apart; NULL: there is none for so many, nor for
+    # columns so far apart.
     stack_kernel_t short_columns[MAX_DOTS + 1][MAX_SHORT]
     strip_t strips[MAX_STRIP + 1]
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
