@@ -78,9 +78,9 @@ cdef int describe(
         return 0
     rs_c, cs_c = c.rows >> by_c, c.cols >> by_c
     turned = n == 1 and m > 1 or (n > 1 and cs_c != part and rs_c == part)
-    if TURNS[code] and batch == 1:
+    if TURNS[code]:
         if a.cols == size * part and b.rows == size * part:
-            turned ^= turns(n, m, k, size * part) if turned else turns(m, n, k, size * part)
+            turned ^= batch == 1 and (turns(n, m, k, size * part) if turned else turns(m, n, k, size * part))
         elif not turned and a.rows == size * part and b.rows == size * part:
             turned = exchanges(m, n, k)
         elif turned and a.cols == size * part and b.cols == size * part:

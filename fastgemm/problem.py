@@ -142,7 +142,7 @@ def turns(problem: Problem) -> bool:
     (True, False)
     """
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
-    if problem.layout == "tt" and problem.batch == 1 and problem.row.turns:
+    if problem.layout == "tt" and problem.row.turns:
         long = k >= EXCHANGED_LONG
         few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)
         return m > 1 and n > 1 and k >= EXCHANGED_K and (few or (long and m * n <= EXCHANGED_OUT))

@@ -330,8 +330,13 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
             item.b += call.step_b
             item.c += call.step_c
         return
-    if plain and call.rs_c == t.part != call.cs_c and items == 1 and plan.width == 1:
-        in_columns(plan, call, row0, row1)
+    if plain and call.rs_c == t.part != call.cs_c and plan.width == 1:
+        item = call[0]
+        for _i in range(items):
+            in_columns(plan, &item, row0, row1)
+            item.a += call.step_a
+            item.b += call.step_b
+            item.c += call.step_c
         return
     if call.cs_c != t.part or not plain:
         anything(plan, call, items, row0, rows, vec0, vecs, tail)
