@@ -118,7 +118,7 @@ def test_dry_run_measures_and_writes_nothing(tmp_path, capsys):
     arguments = ["--shapes", "64x48x32x5", "9x1x7", "--dtype", "float32", "complex128", "--threads", "1", "--dry-run"]
     assert main([*arguments, "--db", str(path)]) == 0
     text = capsys.readouterr().out
-    for words in ("64x48x32x5 float32", "1x9x7 complex128", "configurations", "heuristic: gem", "4 problems"):
+    for words in ("64x48x32x5 float32", "1x9x7 complex128", "configurations", "heuristic: dots", "4 problems"):
         assert words in text
     assert not path.parent.exists()
 
