@@ -16,6 +16,9 @@ packs B, or computes the transposed output (`problem.turns`), times:
 * a few rows by such columns: m x 5000 x 3, m = 2, 4, 8, 16, 32, 64 5.9, 5.0, 3.5, 2.2, 1.6, 1.2 (f64 3.9, 3.4, 2.4,
   1.6, 1.3, 1.1), x 4 6.1, 4.7, 3.2, 2.0, 1.4, 1.1, x 8 3.2, 2.6, 1.6, 0.97, x 6 3.8, 3.2, 2.0, 1.2, 0.86 (1.8, 1.5,
   1.0); by 200 columns half of that, by 20 1.1 to 0.8;
+* two to four rows by columns of up to 256 bytes: m x 5000 x 9, m = 2, 3, 4 2.3, 2.1, 1.5, x 14 3.4, 3.1, 2.3, x 16
+  1.14, 1.10, 1.01, x 24 2.2, 2.0, 1.9, x 48 1.8, 1.7, 1.6 (f64 x 8 1.3, 1.2, 1.1, x 16 1.7, 1.5, 1.4), by 200 columns
+  alike, by 20 0.84 to 1.0 (x 48 1.2); eight rows 0.98, 1.44, 0.74, 1.2, 1.15;
 * the same of other types: 2 x 512 x 512 f64 2.4, i32 3.0, i16 6.9, f16 4.1; 8 x 512 x 512 1.0, 1.95, 3.8, 2.0;
 * few columns: 512 x 2 x 512 2.2, 512 x 4 x 512 1.5, 512 x 8 x 512 1.0, 2000 x 8 x 64 0.6; columns that fill tiles of
   6 better than vectors of 16 or 8: 512 x 5 x 512 2.0 (f64 1.75), 512 x 6 x 512 2.0 (1.55), 512 x 9 x 512 1.33 (1.07),
@@ -58,6 +61,7 @@ COLUMN_BYTES, FILLED = 512, 1.3
 SHORT_VECTORS, SHORT_BYTES = 6, 1200
 SHORT_ROW, STACK_ROW = 64, 192  # bytes up to which every one of floats does, and those of a stack
 SHORT_WORK = 3  # of few rows by short columns, m * k ** 2 over the square of the lanes
+SHORT_COLUMNS = 64  # and of a tile of rows, more columns than this of any length
 LEAST_BYTES = 256  # of a row of either operand
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 384
@@ -112,6 +116,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return not own and row.group == 1 and _beats_gemv(problem, tier)
     if k in registry.short_steps(row, tier) and n >= 2 * m:
         return m * k * k <= SHORT_WORK * registry.lanes(row, tier) ** 2
+    if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:
+        return True
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
         return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT
