@@ -243,3 +243,16 @@ def test_bfloat16_reports_where_it_is_computed_in_float32(child: Child) -> None:
     )
     said = child(code, FASTGEMM_BF16="exact").stdout.splitlines()
     assert said == ["overflow encountered in matmul"] * 9
+
+
+@pytest.mark.parametrize("char", "fd")
+def test_infinite_rows_by_short_columns(char: str) -> None:
+    """No lane without a column takes part: an infinity times the nothing beside the last column is no error."""
+    for m, n, k, apart in ((1, 3, 3, 3), (1, 37, 3, 3), (2, 5, 4, 4), (3, 70, 3, 4), (4, 9, 2, 7), (1, 1, 2, 2)):
+        x, points = np.full((m, k), np.inf, char), np.ones((n, apart), char)
+        points[:, k:] = 0
+        with np.errstate(all="raise"):
+            assert np.array_equal(fastgemm.matmul(x, points[:, :k].T), np.full((m, n), np.inf, char))
+            assert np.array_equal(fastgemm.matmul(points[:, :k], x.T), np.full((n, m), np.inf, char))
+            stack = fastgemm.matmul(np.repeat(points[None, :, :k], 5, axis=0), x[:1].T)
+        assert np.isinf(stack).all()

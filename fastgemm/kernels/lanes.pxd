@@ -25,6 +25,15 @@ cdef extern from *:
     typedef long long order64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
     static inline order32 load_order32(const int *p) { return *(const order32 *)p; }
     static inline order64 load_order64(const long long *p) { return *(const order64 *)p; }
+    /* Lanes from where they were, but none behind `last`. */
+    static inline order32 until32(order32 from, int last) {
+        order32 limit = (order32){0} + last, before = from < limit;
+        return (from & before) | (limit & ~before);
+    }
+    static inline order64 until64(order64 from, long long last) {
+        order64 limit = (order64){0} + last, before = from < limit;
+        return (from & before) | (limit & ~before);
+    }
     #if !defined(__clang__)
     static inline vf32 pick_f32(vf32 v, order32 from) { return __builtin_shuffle(v, from); }
     static inline vf64 pick_f64(vf64 v, order64 from) { return __builtin_shuffle(v, from); }
@@ -205,6 +214,8 @@ cdef extern from *:
     ctypedef long long order64
     order32 load_order32(const int*) nogil
     order64 load_order64(const long long*) nogil
+    order32 until32(order32, int last) nogil
+    order64 until64(order64, long long last) nogil
     vf32 spread_f32(vf32, int, int) nogil
     vf64 spread_f64(vf64, int, int) nogil
     vf32 pick_f32(vf32, order32) nogil
