@@ -120,7 +120,10 @@ cdef inline object fast(object x1, object x2, object out, object asked):
         if not cnp.PyArray_CheckExact(out):
             return None
         c = out
-        if nd == 0 or not right_form(c, result, nd, shape) or nd == 3 and not (disjoint(a, c) and disjoint(b, c)):
+        if nd == 0 or not right_form(c, result, nd, shape):
+            return None
+        # (Of stacks the whole arrays; of two matrices their sides, which are at hand, say it sooner.)
+        if (nd_a == 3 or nd_b == 3) and not (disjoint(a, c) and disjoint(b, c)):
             return None
     strides_c = cnp.PyArray_STRIDES(c)
     oc.rows = oc.cols = 0
@@ -131,7 +134,7 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     oa.data, ob.data, oc.data = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
     if batch > 1:
         fold(&m, &batch, &oa, &oc, steps[0], steps[1], strides_c[0])
-    if out is not None and nd < 3 and not (
+    if out is not None and nd_a < 3 and nd_b < 3 and not (
             apart(&oa, m, k, cnp.PyArray_ITEMSIZE(a), &oc, m, n, cnp.PyArray_ITEMSIZE(c))
             and apart(&ob, k, n, cnp.PyArray_ITEMSIZE(b), &oc, m, n, cnp.PyArray_ITEMSIZE(c))):
         return None

@@ -205,3 +205,34 @@ def test_memmap_out(tmp_path: Path) -> None:
         return mm(A, B, out=out)
 
     same(call)
+
+
+def test_overlap_of_views_of_one_memory() -> None:
+    """Vectors, matrices and stacks, operands and output anywhere in the same numbers: as from copies of them."""
+    rng = np.random.default_rng(11)
+    memory = np.empty(500, "f4")
+
+    def view(shape: tuple[int, ...]) -> np.ndarray:
+        # Axes in any order and with gaps; never two elements in one place.
+        strides, step = [0] * len(shape), int(rng.integers(1, 3))
+        for axis in rng.permutation(len(shape)):
+            strides[axis] = 4 * step
+            step *= shape[axis] + int(rng.integers(0, 2))
+        reach = sum((size - 1) * stride // 4 for size, stride in zip(shape, strides, strict=True))
+        start = int(rng.integers(0, 500 - reach))
+        found = np.lib.stride_tricks.as_strided(memory[start:], shape, strides)
+        return found[tuple(slice(None, None, int(rng.choice([1, -1]))) for _ in shape)]
+
+    overlapping = 0
+    for _ in range(4000):
+        batch, m, n, k = (int(size) for size in rng.integers(1, 5, 4))
+        left = [(k,), (m, k), (batch, m, k)][rng.integers(3)]
+        right = [(k,), (k, n), (batch, k, n)][rng.integers(3)]
+        memory[:] = rng.integers(-9, 9, 500)
+        a, b = view(left), view(right)
+        want = np.matmul(a.copy(), b.copy())
+        if want.ndim:
+            out = view(want.shape)
+            overlapping += np.shares_memory(a, out) or np.shares_memory(b, out)
+            assert np.array_equal(fastgemm.matmul(a, b, out), want), (left, right)
+    assert overlapping > 200
