@@ -17,6 +17,7 @@ All variants of a size take turns in this one process, back and forth; the best 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
@@ -83,15 +84,19 @@ def singles(size: int, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
     from numpy.lib.stride_tricks import as_strided
 
     import fastgemm
-    from fastgemm import heuristic, registry
+    from fastgemm import heuristic, registry, special
     from fastgemm.plan import Plan
     from fastgemm.problem import Problem
 
     rng = np.random.default_rng(size)
     a, b, c = (rng.uniform(-1, 1, (size, size)).astype(dtype) for _ in range(3))
     repeated = [as_strided(x, (REPEATED, size, size), (0, *x.strides)) for x in (a, b, c)]
-    problem = Problem(registry.dtype(dtype).name, size, size, size, batch=REPEATED)
-    plan = Plan(problem, heuristic.config(problem))
+    # The kernel of one product again and again (a stack as long as this has a plan for operands that lie in memory).
+    single = Problem(registry.dtype(dtype).name, size, size, size)
+    config = heuristic.config(single)
+    plan = Plan(dataclasses.replace(single, batch=REPEATED), config)
+    if own := special.built_in(config.isa, single):
+        plan.specialise(own.capsule, own.at, own.module)
     matmul, numpys = fastgemm.matmul, np.matmul
     # A closure costs as much as the call of the function in it: measured and taken off.
     calls: Calls = {

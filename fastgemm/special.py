@@ -194,12 +194,26 @@ def built_in(isa: str, problem: Problem) -> Entry | None:
 def _keeps_up(shape: special_shapes.Special, problem: Problem, tier: registry.Isa) -> bool:
     """Whether a stack comes as fast as these kernels compute: they fetch nothing ahead, the small family's do.
 
-    What L2 holds does, and products of a few lines do (Zen 5, stacks of 10,000 and 100,000, speed over the small
-    family: f32 3x3x3 4.1 and 3.6, 6x6x6 2.0 and 1.6, 8x8x8 0.90 and 0.99, 12x12x12 1.3 and 0.91, 16x16x16 0.73; f64
-    6x6x6 1.7 and 0.89, 8x8x8 1.3 and 1.0, 12x12x12 1.2, 16x16x16 0.64; 3000 of f32 24x24x24 1.1, of f64 0.86).
+    What a third of L3 holds does, and products of a few lines do.  Zen 5 with 32 MiB of L3, a stack's time by the small
+    family over that by these kernels, two runs:
+
+    =====  =========  =========  =========  =========  =========  =========
+    MiB    f32 8^3    12^3       16^3       24^3       32^3       64^3
+    =====  =========  =========  =========  =========  =========  =========
+    3      1.39 1.01  1.49 1.21  1.27 1.02  1.07 1.07  1.04 1.05  1.03 1.03
+    10     1.39 1.10  1.55 1.29  1.17 1.01  1.13 1.11  1.04 1.06  1.02 0.97
+    24     0.94 1.10  1.13 1.05  0.73 0.72  0.99 1.25  1.04 1.29  1.02 0.67
+    96     0.92 0.96  0.76 0.89  0.92 0.89  0.82 1.11  0.92 1.09  0.97 0.58
+    MiB    f64 8^3    12^3       16^3       24^3       32^3       64^3
+    3      1.20 1.09  1.14 1.05  1.11 1.01  1.08 1.03  1.07 1.08  1.00 1.00
+    10     1.37 1.04  1.18 1.21  0.95 0.94  1.11 1.08  1.06 1.09  0.92 0.98
+    24     0.97 1.15  1.10 1.29  0.87 1.02  0.82 1.08  0.71 1.08  0.82 0.73
+    96     0.91 1.03  1.19 1.20  0.94 1.08  0.86 1.03  0.61 1.02  0.67 0.64
+    =====  =========  =========  =========  =========  =========  =========
     """
     row = shape.n * shape.part * problem.row.real_bytes
     size = problem.batch * problem.row.itemsize * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
-    if problem.batch == 1 or size <= cpu.caches().l2 or row < 32:
+    caches = cpu.caches()
+    if problem.batch == 1 or size <= max(caches.l2, caches.l3 // 3) or row < 32:
         return True
-    return not shape.shares(tier) and shape.n < 16 and size <= cpu.caches().l3 * 5 // 4
+    return not shape.shares(tier) and shape.n < 16 and size <= caches.l3 * 5 // 4

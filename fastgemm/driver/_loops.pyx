@@ -378,27 +378,28 @@ cdef void conjugate(char* numbers, Py_ssize_t count, int size) noexcept nogil:
             (<double*>numbers)[i] = -(<double*>numbers)[i]
 
 
+cdef inline gemv_t gemv_kernel(const plan_t* plan, const call_t* call) noexcept nogil:
+    # By the whole output, not by the part that is computed here: the kernels sum in orders of their own.
+    cdef const kernels_t* t = plan.kernels
+    if call.rs_b == t.part if plan.n == 1 else call.cs_b != t.part:
+        return t.gemv_columns
+    return t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
+
+
 cdef bint gemv_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items) noexcept nogil:
     # Whole products whose operands and outputs the kernels take as they lie, with nothing around them; False where they
     # need more.  (1 x 1 x 4 f32 in a stack: 14 ns each by `gemv`, NumPy 4.)
     cdef const kernels_t* t = plan.kernels
-    cdef bint by_rows = call.rs_b != t.part if plan.n == 1 else call.cs_b == t.part
     cdef const char* a = call.a
     cdef const char* b = call.b
     cdef char* c = call.c
     cdef Py_ssize_t _item
-    cdef store_t store
-    cdef gemv_t kernel = t.gemv_columns
+    cdef gemv_t kernel = gemv_kernel(plan, call)
     if t.converts or t.narrows or call.finish != NULL or call.store.conj or not call.store.alpha_is_one \
-            or call.store.beta_kind or call.cs_c != t.part or not by_rows and call.cs_a != t.part:
+            or call.store.beta_kind or call.cs_c != t.part or kernel == t.gemv_columns and call.cs_a != t.part:
         return False
-    if by_rows:
-        kernel = t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
-    store = call.store
-    store.column = 0
-    store.offset = call.offsets + 1 if call.offsets != NULL else NULL
     for _item in range(items):
-        kernel(plan.k, plan.n, a, call.cs_a, b, call.rs_b, call.cs_b, c, t.part, &store)
+        kernel(plan.k, plan.n, a, call.cs_a, b, call.rs_b, call.cs_b, c, t.part, &call.store)
         a += call.step_a
         b += call.step_b
         c += call.step_c
@@ -411,12 +412,12 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t item = t.part * t.real_bytes, size_ab = t.ab_bytes
     cdef Py_ssize_t size_c = t.real_bytes if plan.raw else t.c_bytes
-    cdef bint by_rows = call.rs_b != t.part if plan.n == 1 else call.cs_b == t.part
+    cdef gemv_t kernel = gemv_kernel(plan, call)
     cdef bint y_direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
                           and (plan.raw or not t.narrows) and not call.store.conj & 2)
     # x @ conj(B) is the conjugate of conj(x) @ B.
     cdef bint turns_x = call.store.conj == 1 or call.store.conj == 2
-    cdef bint x_direct = (by_rows or call.cs_a == t.part) and not t.converts and not turns_x
+    cdef bint x_direct = (kernel != t.gemv_columns or call.cs_a == t.part) and not t.converts and not turns_x
     cdef Py_ssize_t n_chunk = col1 - col0 if y_direct else GEMV_CHUNK
     cdef Py_ssize_t k_chunk = plan.k if x_direct else GEMV_CHUNK
     cdef char* x_space = space
@@ -426,10 +427,6 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef char* y
     cdef Py_ssize_t j = col0, p, n, k, inc_x
     cdef store_t store = call.store
-    # By the whole output, not by the part that is computed here: the kernels sum in orders of their own.
-    cdef gemv_t kernel = t.gemv_columns
-    if by_rows:
-        kernel = t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
     store.alpha_is_one = True
     store.offset = NULL
     if call.offsets != NULL:

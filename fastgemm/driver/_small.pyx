@@ -307,7 +307,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef stack_t s
     cdef call_t item
     cdef Py_ssize_t _i
-    cdef bint plain
+    cdef bint plain, widens
     if plan.pack_b and call.cs_b != t.part:
         turned(plan, call, items, row0, row1, vec0, vec1)
         return
@@ -322,18 +322,14 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     if t.converts and (call.cs_c != t.part or not plain):
         converted(plan, call, items, row0, row1, vec0, vec1, tail)
         return
-    if t.converts and shares_vectors(plan, call):
+    widens = t.converts and shares_vectors(plan, call)
+    if widens or plain and call.rs_c == t.part != call.cs_c and plan.width == 1:
         item = call[0]
         for _i in range(items):
-            widened(plan, &item, row0, row1)
-            item.a += call.step_a
-            item.b += call.step_b
-            item.c += call.step_c
-        return
-    if plain and call.rs_c == t.part != call.cs_c and plan.width == 1:
-        item = call[0]
-        for _i in range(items):
-            in_columns(plan, &item, row0, row1)
+            if widens:
+                widened(plan, &item, row0, row1)
+            else:
+                in_columns(plan, &item, row0, row1)
             item.a += call.step_a
             item.b += call.step_b
             item.c += call.step_c
