@@ -270,10 +270,11 @@ cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
     # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
     # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
     # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB 1.02).  Of an A in the caches it is 2 to 9 %
-    # of the time for nothing.
+    # of the time for nothing.  From a quarter of L3 on, which others use too (medians of ten processes: 32 of f64 784 x
+    # 8 x 72 1.46, f32 20000 x 32 x 128 1.79, 20000 x 100 x 100 1.53, 10000 x 200 x 200 1.22; below it, 0.91 to 1.0).
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t row = plan.kc * t.part * t.real_bytes
-    if plan.pack_a or problem.layout[0] != "n" or row > FAR_ROW_BYTES or problem.streamed <= cpu.caches().l3:
+    if plan.pack_a or problem.layout[0] != "n" or row > FAR_ROW_BYTES or problem.streamed <= cpu.caches().l3 // 4:
         return 0
     return row
 
@@ -389,7 +390,9 @@ cdef class Plan:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.far_row = _far_row(plan, problem)
-        plan.far_c = 2 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
+        # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
+        # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
+        plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         if plan.family == FAMILY_SMALL:
