@@ -97,6 +97,10 @@ class Session:
             return {"unsupported": f"wrong answer: {wrong}"}
         self.loops = 1
         if spent > budget:
+            # The first call may have waited for memory that the host had taken back (50464 x 1600 x 32: 570 ms for 45,
+            # for whichever library came first): it does not count.
+            spent = self._run(1)
+        if spent > budget:
             return {"loops": 1, "seconds": spent, "sets": len(self.bound)}
         return {"loops": self._calibrate(sample, SAMPLE_SHARE * budget), "seconds": None, "sets": len(self.bound)}
 

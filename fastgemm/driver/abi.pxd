@@ -212,7 +212,9 @@ cdef struct stack_t:
     Py_ssize_t size_ab, size_c      # bytes of a component in memory
     Py_ssize_t touch_a, touch_b, touch_c    # bytes of each operand to fetch before they are needed (0: none) ...
     Py_ssize_t ahead_a, ahead_b, ahead_c    # ... and how far ahead
-    Py_ssize_t far                  # the tile kernels only: items ahead of which all rows of B and C are fetched, or 0
+    # Of operands from memory, or 0.  Tiles: items ahead of which all rows of B and C are fetched; rows that share
+    # vectors: bytes ahead of which A is.
+    Py_ssize_t far
 
 # C = A @ B for each product of a stack, B's and C's columns adjacent; C is not read.  The sum runs over k in order,
 # as a gemm microkernel's does: the bits are the same.
