@@ -23,8 +23,8 @@ cdef enum:
     FAR_STEPS = 16
     FAR_BYTES = 20 << 20
     PANELS_AHEAD = 4
-    # Bytes ahead of which rows of A are fetched that share vectors, where A and C take more than a quarter of L3 (medians
-    # of six processes on a busy machine: f32 32 of 3136 x 4 x 36 2.4, 400000 x 4 x 16 1.4, 100000 x 8 x 64 1.8, f64
+    # Bytes ahead of which rows of A are fetched that share vectors, where A and C take more than a quarter of L3 (six
+    # processes on a busy machine, medians: f32 32 of 3136 x 4 x 36 2.4, 400000 x 4 x 16 1.4, 100000 x 8 x 64 1.8, f64
     # 100000 x 3 x 40 2.2; the best of them 1.0 to 1.6).
     FAR_ROWS = 4 << 10
     AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
