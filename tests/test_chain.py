@@ -107,6 +107,25 @@ def test_softmax_ends() -> None:
     np.testing.assert_allclose(out[4], [0, 1 / (1 + np.e), np.e / (1 + np.e)], rtol=1e-6)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("columns", [3, 16, 50, 129])
+def test_softmax_ends_in_every_part_of_a_row(tier: registry.Isa, columns: int, masked: bool) -> None:
+    """Equal numbers have equal shares however large (a row that is masked as a whole), and one above all has all."""
+    low = float(np.finfo("f4").min) / 2
+    rows = [[value] * columns for value in (0, 12345.678, 3e9, 1e30, low, -np.inf, np.nan)]
+    rows += [[low] * at + [high] + [low] * (columns - at - 1) for at in (0, columns - 1) for high in (5, 1e30)]
+    x = np.float32(rows)
+    out, mask = np.empty_like(x), np.full(columns, low, "f4")
+    for scale in (0.1, 96**-0.5, 0.125):
+        used = {"mask": Ref(2, F4, column=4)} if masked else {}
+        member = Rows("softmax", columns, ref(0, x), ref(1, out), {"scale": scale}, used)
+        Chain([member], (1,), len(x), len(x)).run([x, out, mask])
+        with np.errstate(invalid="ignore"):
+            numbers = x.astype("f8") * scale + (mask.astype("f8") if masked else 0)
+            want = np.exp(numbers - numbers.max(1, keepdims=True))
+        np.testing.assert_allclose(out, want / want.sum(1, keepdims=True), rtol=1e-6)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_layers(tier: registry.Isa, packed: bool) -> None:
     """An MLP over row blocks: bits are those of `linear` where nothing cuts k."""
