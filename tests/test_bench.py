@@ -10,6 +10,7 @@ import importlib
 import json
 import math
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,7 @@ if not BENCH.is_dir():
 # At the end: a benchmark's file name must not hide anything that another test imports.
 sys.path.append(str(BENCH))
 
+import builds  # noqa: E402
 import cases  # noqa: E402
 import compare  # noqa: E402
 import peers  # noqa: E402
@@ -31,6 +33,7 @@ import squares  # noqa: E402
 import stats  # noqa: E402
 import timing  # noqa: E402
 import verdict  # noqa: E402
+import worker  # noqa: E402
 import workers  # noqa: E402
 
 COMMANDS = [path.stem for path in sorted(BENCH.glob("*.py")) if "\ndef parser(" in path.read_text(encoding="utf-8")]
@@ -278,6 +281,41 @@ class TestLibraries:
             assert all(0 < seconds < 1 for seconds in worker.ask("time")["seconds"])
         with workers.Worker("numpy", 1, python="/no/such/python") as worker:
             assert not worker.start()["ok"]
+
+    def test_a_cold_first_call_is_no_sample(self) -> None:
+        calls: list[Any] = []
+
+        class Cold(peers.libraries()["numpy"]):  # type: ignore[misc]
+            def bind(self, *arguments: Any) -> peers.Bound:
+                bound = super().bind(*arguments)
+
+                def call(a: Any, b: Any) -> Any:
+                    time.sleep(0 if calls else 0.2)
+                    calls.append(a)
+                    return bound.call(a, b)
+
+                replaced: peers.Bound = bound._replace(call=call)
+                return replaced
+
+        class Session(worker.Session):
+            libraries = staticmethod(lambda: {"cold": Cold})
+
+        ready = Session("cold", 1).prepare(cases.parse("8x8x8").to_dict(), 1e-4, "hot", False, budget=0.1)
+        # On a machine that is slow enough a later call may be the sample.
+        assert len(calls) > 1
+        assert ready["seconds"] is None or len(calls) == 2
+
+    def test_builds_says_what_is_missing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert builds.main([str(tmp_path / "no list"), "--shapes", "none.csv"]) == 2
+        assert "none.csv" in capsys.readouterr().err
+
+    def test_builds_beside_itself(self, capsys: pytest.CaptureFixture[str]) -> None:
+        status = builds.main([str(BENCH.parent), "--shapes", "8x8x8", "--rounds", "1", "--sample", "1e-4"])
+        told = capsys.readouterr()
+        if status == 2:
+            pytest.skip(told.err)
+        assert "float32 8x8x8 nn" in told.out
+        assert "geometric mean" in told.out
 
     def test_compare_runs_and_writes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "out.json"

@@ -1,0 +1,104 @@
+"""Another build of fastgemm beside this one: what a change gained, shape by shape.
+
+    git worktree add /tmp/before HEAD~1        # and build it there: pip install -e . in an environment of its own
+    python bench/builds.py /tmp/before --shapes 784x8x72x32 20000x32x128 --rounds 6
+    python bench/builds.py /tmp/before --dtype float64 --threads 2 --shapes bench/shapes/complaint_shapes.csv
+
+Every round starts both builds in new processes, one after the other and in the other order next time, because where
+the operands of a process lie in memory decides as much as a change does: shapes of 8 to 32 MB come out in two modes.
+The ratios are this build's speed over the other one's, above 1 is faster: of the best samples of all processes,
+and of the median process (each by the best of its samples).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import cases
+import compare
+import progress
+import stats
+import workers
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("other", type=Path, help="a checkout with the other build in place")
+    made.add_argument("--shapes", nargs="+", required=True, metavar="CSV|MxNxK[xBATCH]", help="as bench/compare.py's")
+    made.add_argument("--classes", nargs="+", metavar="CLASS", help="only shapes of these classes")
+    made.add_argument("--quick", action="store_true", help="up to three shapes a class, none above 2.2 GFLOP")
+    made.add_argument("--dtype", nargs="+", metavar="DTYPE", help="element types (default float32, or the list's own)")
+    made.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a process (default 1)")
+    made.add_argument("--rounds", type=int, default=4, help="processes of each build (default 4)")
+    made.add_argument("--sample", type=float, default=0.005, metavar="SECONDS", help="length of a sample")
+    made.add_argument("--budget", type=float, default=0.5, metavar="SECONDS", help="of a process on a shape")
+    made.add_argument("--reuse-out", action="store_true", help="write to one output instead of a fresh one a call")
+    return made
+
+
+def times(tree: Path, shapes: Sequence[cases.Case], options: argparse.Namespace, bar: progress.Bar) -> list[float]:
+    """Return the best seconds of each shape in a new process of a build.
+
+    Raises
+    ------
+    RuntimeError
+        When the build does not run there, or does not compute a shape.
+    """
+    found = []
+    with workers.Worker("fastgemm", options.threads, environment={"PYTHONPATH": str(tree)}) as worker:
+        about = worker.start()
+        if not about["ok"]:
+            raise RuntimeError(f"{tree}: {about['reason']}")
+        for case in shapes:
+            bar.step(f"{case.label} in {tree.name}")
+            answer = worker.ask(
+                "prepare", case=case.to_dict(), sample=options.sample, operands="hot", reuse_out=options.reuse_out,
+                budget=options.budget,
+            )  # fmt: skip
+            if "unsupported" in answer:
+                raise RuntimeError(f"{tree}: {case.label}: {answer['unsupported']}")
+            samples = [] if answer["seconds"] is None else [answer["seconds"]]
+            most = max(1, min(20, int(options.budget / options.sample)))
+            while len(samples) < most and sum(samples) * answer["loops"] < options.budget:
+                samples += worker.ask("time")["seconds"]
+            found.append(min(samples))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 2 where a build or a shape list is missing."""
+    options = parser().parse_args(arguments)
+    builds = {"this": HERE, "other": options.other.resolve()}
+    found: dict[str, list[list[float]]] = {name: [] for name in builds}
+    try:
+        shapes = compare.chosen_cases(options)
+        with progress.bar("builds", 2 * options.rounds * len(shapes)) as bar:
+            for turn in range(options.rounds):
+                for name in list(builds)[:: 1 if turn % 2 == 0 else -1]:
+                    found[name].append(times(builds[name], shapes, options, bar))
+    except (OSError, RuntimeError, ValueError, workers.Died) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{workers.machine()['cpu']}, {options.threads} thread(s), {options.rounds} processes a build")
+    rows, ratios = [], []
+    for at, case in enumerate(shapes):
+        this, other = ([process[at] for process in found[name]] for name in ("this", "other"))
+        ratio = statistics.median(other) / statistics.median(this)
+        ratios.append(ratio)
+        shown = [stats.duration(statistics.median(seconds)) for seconds in (this, other)]
+        rows.append([case.label, *shown, stats.number(min(other) / min(this)), stats.number(ratio)])
+    rows.append(["geometric mean", "", "", "", stats.number(stats.geometric_mean(ratios))])
+    print("\n" + stats.table(["shape", "this", "other", "best", "median"], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
