@@ -75,7 +75,7 @@ SPECIAL_FLAGS = [
 KERNEL_SOURCES = (
     "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
     "kernels/transpose.pxd", "kernels/weave.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
-    "kernels/rows.pxd", "kernels/joined.pxd", "kernels/sums.pxd",
+    "kernels/rounding.pxd", "kernels/rows.pxd", "kernels/joined.pxd", "kernels/sums.pxd",
 )
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"

@@ -7,16 +7,13 @@ unsigned bytes of A with four signed ones of B; ``bf16`` two halves.  All but th
 
 from fastgemm.driver.abi cimport quant_t
 from fastgemm.kernels.numbers cimport vi32
+from fastgemm.kernels.rounding cimport larger_of_positive  # its C comes first
 from fastgemm.kernels.simd cimport vf32
-from fastgemm.kernels.vecmath cimport above_f32  # its C comes first
 
 cdef extern from *:
     """
     #ifndef FASTGEMM_DOT
     #define FASTGEMM_DOT
-    enum { FG_SINGLES = FASTGEMM_VECTOR_BYTES / 4 };
-    typedef int whole_i32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
-    typedef signed char bytes_s8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 4), aligned(1), may_alias));
     /* Columns j : end of a row as ONNX's reference computes them: in double, to the nearest, ties to even. */
     static void __attribute__((noinline, unused)) fg_requantise_exactly(
             const quant_t *q, Py_ssize_t j, Py_ssize_t end, const int *tile, signed char *c, Py_ssize_t step,
@@ -48,44 +45,6 @@ cdef extern from *:
         vf32 shift = (vf32){0} + *q->zero;
         if (q->bias) shift += some_f32(q->bias + column, n);
         return shift;
-    }
-    /* The lowest byte of a number near 1.5 * 2^23 is that of the whole number added to it.  (By convertvector gcc 12
-       takes lane after lane.) */
-    static inline bytes_s8 lowest_bytes(vf32 lifted) {
-        bytes_s8 made;
-    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
-        const __m128i bytes = _mm512_cvtepi32_epi8((__m512i)lifted);
-    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-        const __m256i low = _mm256_and_si256((__m256i)lifted, _mm256_set1_epi32(255));
-        const __m128i pairs = _mm_packs_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
-        const __m128i bytes = _mm_packus_epi16(pairs, pairs);
-    #else
-        const whole_i32 bytes = (whole_i32)lifted;
-        for (int i = 0; i < FG_SINGLES; i++) made[i] = (signed char)bytes[i];
-    #endif
-    #if FASTGEMM_VECTOR_BYTES > 16
-        memcpy(&made, &bytes, sizeof made);
-    #endif
-        return made;
-    }
-    /* The larger of two numbers that are not below 0; NaN is larger than any. */
-    static inline vf32 larger_of_positive(vf32 a, vf32 b) {
-    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
-        return (vf32)_mm512_max_epi32((__m512i)a, (__m512i)b);
-    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-        return (vf32)_mm256_max_epi32((__m256i)a, (__m256i)b);
-    #else
-        const whole_i32 x = (whole_i32)a, y = (whole_i32)b, more = x > y;
-        return (vf32)((x & more) | (y & ~more));
-    #endif
-    }
-    /* How far from a whole number x is, `lifted` being x + 1.5 * 2^23. */
-    static inline vf32 fraction_of(vf32 x, vf32 lifted) {
-    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
-        return magnitude_f32((vf32)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    #else
-        return magnitude_f32(x - (lifted - 12582912.0f));
-    #endif
     }
     /* Writes the first n results; returns how far from whole numbers they, and those before, were at most. */
     static inline vf32 quantised(

@@ -1,12 +1,12 @@
 """Vectors of float32 from and to what rows are stored as: a kind of `registry.ROW_TYPES` each.
 
 ``read`` and ``write`` take the first n numbers of a vector; lanes behind them are zeros.  Bytes are quantised: `read`
-gives ``(number - zero) * scale``, `write` the nearest number to ``x / scale + zero`` (ties to even) that a byte holds;
-it is also told ``1 / scale``.
+gives ``(number - zero) * scale``, `near` and `exact` write the nearest number to ``x / scale + zero`` (ties to even)
+that a byte holds.
 """
 
+from fastgemm.kernels.rounding cimport larger_of_positive  # its C comes first
 from fastgemm.kernels.simd cimport vf32
-from fastgemm.kernels.vecmath cimport above_f32  # its C comes first
 
 cdef extern from *:
     """
@@ -37,7 +37,6 @@ cdef extern from *:
         return lane[0];
     }
     #endif
-    static inline vf32 nearest_f32(vf32 x) { return (x + 12582912.0f) - 12582912.0f; }
 
     static inline vf32 from_f32(const void *p, float scale, float zero) { return *(const vf32 *)p; }
     static inline vf32 from_bf16(const void *p, float scale, float zero) {
@@ -49,45 +48,55 @@ cdef extern from *:
     static inline vf32 from_u8(const void *p, float scale, float zero) {
         return (__builtin_convertvector(__builtin_convertvector(*(const row_u8 *)p, row_i32), vf32) - zero) * scale;
     }
-    static inline void to_f32(void *p, vf32 v, float scale, float inverse, float zero) { *(vf32 *)p = v; }
-    static inline void to_bf16(void *p, vf32 v, float scale, float inverse, float zero) {
+    static inline void to_f32(void *p, vf32 v) { *(vf32 *)p = v; }
+    static inline void to_bf16(void *p, vf32 v) {
         const row_bits bits = (row_bits)v, size = bits & 0x7fffffffu;
         const row_bits nan = (row_bits)(size > 0x7f800000u);
         const row_bits near = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
         *(row_bf16 *)p = __builtin_convertvector((near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan), row_bf16);
     }
-    /* The limits are whole numbers, so what is cut first is rounded to the same.  A product with 1 / scale differs from
-       the division by less than 256 * 3 * 2^-24: only results so near to a tie are divided. */
-    static inline row_i32 fg_byte(vf32 v, float scale, float inverse, float zero, float low, float high) {
-        const vf32 least = (vf32){0} + (low - zero), most = (vf32){0} + (high - zero);
-        vf32 q = below_f32(above_f32(v * inverse, least), most), near = nearest_f32(q);
-        if (!at_most_f32(magnitude_f32(q - near), 0.4999f))
-            near = nearest_f32(below_f32(above_f32(v / scale, least), most));
-        return __builtin_convertvector(near + zero, row_i32);
+    /* Bytes of x / scale.  A product with 1 / scale differs from the division by less than 256 * 3 * 2^-24, so `near`
+       takes the product and returns how far from whole numbers it was, and what came `before`, at most: where that is
+       nearer to a tie (`sure`, of several vectors at once) they are made again, `exact`.  NaN is never sure, and 0.
+       The limits are whole numbers, so what is cut before it is rounded is what is cut after it. */
+    #define FASTGEMM_BYTES_OF(S, LOW, HIGH) \\
+    static inline vf32 between_##S(vf32 q, float zero) { \\
+        return below_f32(above_f32(q, (vf32){0} + (LOW - zero)), (vf32){0} + (HIGH - zero)); \\
+    } \\
+    static inline vf32 near_##S(char *p, vf32 v, int n, float inverse, float zero, vf32 before) { \\
+        const vf32 q = between_##S(v * inverse, zero), lifted = q + 12582912.0f; \\
+        const bytes_s8 made = lowest_bytes((vf32)((whole_i32)lifted + (int)zero)); \\
+        memcpy(p, &made, n); \\
+        return larger_of_positive(fraction_of(q, lifted), before); \\
+    } \\
+    static inline void exact_##S(char *p, vf32 v, int n, float scale, float zero) { \\
+        const vf32 q = between_##S(v / scale, zero), lifted = q + 12582912.0f; \\
+        const bytes_s8 made = lowest_bytes((vf32)(((whole_i32)lifted + (int)zero) & (q == q))); \\
+        memcpy(p, &made, n); \\
     }
-    static inline void to_s8(void *p, vf32 v, float scale, float inverse, float zero) {
-        *(row_s8 *)p = __builtin_convertvector(fg_byte(v, scale, inverse, zero, -128, 127), row_s8);
-    }
-    static inline void to_u8(void *p, vf32 v, float scale, float inverse, float zero) {
-        *(row_u8 *)p = __builtin_convertvector(fg_byte(v, scale, inverse, zero, 0, 255), row_u8);
-    }
-    #define FASTGEMM_ROWS_OF(S, SIZE) \\
+    FASTGEMM_BYTES_OF(s8, -128, 127)
+    FASTGEMM_BYTES_OF(u8, 0, 255)
+    static inline int sure(vf32 far) { return at_most_f32(far, 0.4999f); }
+    #define FASTGEMM_READ_OF(S, SIZE) \\
     static inline vf32 read_##S(const char *p, int n, float scale, float zero) { \\
         char some[FG_ROW * SIZE] = {0}; \\
         if (n == FG_ROW) return from_##S(p, scale, zero); \\
         memcpy(some, p, n * SIZE); \\
         return from_##S(some, scale, zero); \\
-    } \\
-    static inline void write_##S(char *p, vf32 v, int n, float scale, float inverse, float zero) { \\
+    }
+    #define FASTGEMM_WRITE_OF(S, SIZE) \\
+    static inline void write_##S(char *p, vf32 v, int n) { \\
         char some[FG_ROW * SIZE]; \\
-        if (n == FG_ROW) { to_##S(p, v, scale, inverse, zero); return; } \\
-        to_##S(some, v, scale, inverse, zero); \\
+        if (n == FG_ROW) { to_##S(p, v); return; } \\
+        to_##S(some, v); \\
         memcpy(p, some, n * SIZE); \\
     }
-    FASTGEMM_ROWS_OF(f32, 4)
-    FASTGEMM_ROWS_OF(bf16, 2)
-    FASTGEMM_ROWS_OF(s8, 1)
-    FASTGEMM_ROWS_OF(u8, 1)
+    FASTGEMM_READ_OF(f32, 4)
+    FASTGEMM_READ_OF(bf16, 2)
+    FASTGEMM_READ_OF(s8, 1)
+    FASTGEMM_READ_OF(u8, 1)
+    FASTGEMM_WRITE_OF(f32, 4)
+    FASTGEMM_WRITE_OF(bf16, 2)
     #endif
     """
     vf32 first_f32(vf32, int n, vf32 other) nogil       # the first n lanes, the other's behind them
@@ -96,7 +105,10 @@ cdef extern from *:
     vf32 read_bf16(const char*, int n, float scale, float zero) nogil
     vf32 read_s8(const char*, int n, float scale, float zero) nogil
     vf32 read_u8(const char*, int n, float scale, float zero) nogil
-    void write_f32(char*, vf32, int n, float scale, float inverse, float zero) nogil
-    void write_bf16(char*, vf32, int n, float scale, float inverse, float zero) nogil
-    void write_s8(char*, vf32, int n, float scale, float inverse, float zero) nogil
-    void write_u8(char*, vf32, int n, float scale, float inverse, float zero) nogil
+    void write_f32(char*, vf32, int n) nogil
+    void write_bf16(char*, vf32, int n) nogil
+    vf32 near_s8(char*, vf32, int n, float inverse, float zero, vf32 before) nogil
+    vf32 near_u8(char*, vf32, int n, float inverse, float zero, vf32 before) nogil
+    void exact_s8(char*, vf32, int n, float scale, float zero) nogil
+    void exact_u8(char*, vf32, int n, float scale, float zero) nogil
+    bint sure(vf32 far) nogil
