@@ -49,7 +49,11 @@ BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
 
-GEMV_ROWS = 64           # the fewest steps of k for a thread, where threads share k
+# The fewest steps of k for a thread, where threads share k, and bytes of a column from which sharing them pays for
+# adding up (f32, time with k shared over time with n shared, k = 128, 256, 512, 1024, 2048: n = 1024 1.39 1.34 0.94
+# 0.89 0.83, 3072 1.70 1.40 1.21 1.13 0.90, 8192 1.48 1.26 1.10 0.98 1.03; f64 1024 1.38 1.09 0.94 0.82, 4096 1.16 1.0
+# 0.92 1.01).
+GEMV_ROWS, SHARED_COLUMN = 64, 3 << 10
 FEW_COLUMNS = 16         # for a thread, up to which threads share k although a column is one piece of memory
 
 
@@ -121,7 +125,8 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
         few = problem.n <= FEW_COLUMNS * problem.threads
         # (Rows in two halves are up to 1.2 times as fast where only this product reads B, f64 1 x 2048 x 512, and
         # slower in turn with others, f32 1 x 2048 x 512 117 GB/s and 141.)
-        if problem.batch == 1 and partial <= MAX_PARTIAL and (problem.layout[1] == "n" or few):
+        deep = problem.layout[1] == "n" and problem.k * problem.row.itemsize >= SHARED_COLUMN
+        if problem.batch == 1 and partial <= MAX_PARTIAL and (deep or few):
             split, wide = "k", problem.k // GEMV_ROWS
         threads = max(1, min(problem.threads, wide))
     return Config("gemv", tier.name, split=split, threads=threads)

@@ -75,11 +75,21 @@ class Limits(NamedTuple):
     shared: int = 0
 
 
-# Steps of k up to which an output of any size in a cache is a row of tiles: gemm's loop around them costs more than it
-# saves (460 x 460 by 1, 2, 4, 6 steps 1.10, 1.14, 1.10, 1.03, 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41,
-# int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4 from memory 0.80, 1024 x 1024 x 4, rows whole pages apart, 0.74 to 1.0).
+# Steps of k up to which an output in a cache is a row of tiles: gemm's loop around them costs more than it saves.
+# That is scalar work, of which a virtual core does half as much while the other thread of its core computes; times
+# gemm's kernels then, and otherwise: 494 x 64 x 8 1.47 and 1.15, 494 x 100 x 32 1.15 and 1.02, 494 x 300 x 64 1.13 and
+# 1.02, 100 x 1000 x 128 1.07 and 1.03, 2000 x 1000 x 64 1.09 and 1.07; two threads 1.03 to 1.18; AVX2 1.07 to 1.25;
+# f64 0.99 to 1.05, int32 1.03 to 1.06, complex64 1.01 to 1.03; but 2000 x 16 x 128, one vector of columns, 0.94, and
+# where gemm's copy B or C is in memory 10000 x 128 x 96 0.95, 10000 x 600 x 32 0.89, f64 1000 x 512 x 64, rows whole
+# pages apart, 0.94.
+STEPS = 128
+# B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
+# 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
+TURNED_ROWS = 128
+# And with any B: 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41, int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4
+# from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
-PIECE_CYCLES = 1.5
+PIECE_CYCLES = 3  # of a row of C, for each tile that it is written in (494 x 64 x 8, 6x64 times 14x32 1.25)
 # Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
 # dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
 # bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
@@ -180,12 +190,11 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return True
     if is_narrow(problem, tier):
         return True
+    if m > 1 and _short(problem, tier):
+        return True
     if problem.batch > 1:
         return max(m, n, k) <= SMALL
     if problem.layout[1] == "n" and n > SMALL and _flat(problem, tier):
-        return True
-    row_c = n * problem.row.itemsize
-    if problem.layout[1] == "n" and k <= BRIEF and m * row_c <= cpu.caches().l3 // 2 and row_c % 4096:
         return True
     # From memory gemm's loops fetch A ahead (times these: 1000000 x 16 x 16 1.5, 313600 x 16 x 32 1.4, 400000 x 32 x 32
     # 1.25, f64 313600 x 16 x 32 1.45; int32 1000000 x 16 x 16 0.83).
@@ -201,6 +210,22 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
     if rows <= max(mr for mr, _ in registry.tiles(problem.row, tier)) * problem.row.parts:
         return problem.k * row_b <= L3_SHARE * caches.l3
     return problem.k * row_b <= L2_TIMES * caches.l2 and row_b % 4096 > 0
+
+
+def _short(problem: Problem, tier: registry.Isa) -> bool:
+    # Few steps of k beside an output in a cache.  Of a stack all operands must be near: gemm's kernels fetch the next
+    # panel of B (300 of 48 x 100 x 100, 23 MB, 0.79, 100 of 12 x 300 x 100 0.86 to 1.05; 20 of 12 x 200 x 80 1.09).
+    row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
+    bytes_b = problem.k * row_b
+    near = problem.streamed <= caches.l3 // 2
+    if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
+        return False
+    if problem.batch > 1:
+        near = problem.streamed + problem.batch * bytes_b <= caches.l3 // 4
+    if row_b % 4096 == 0 or not near:
+        return False
+    several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
+    return problem.k <= BRIEF or (problem.k <= STEPS and several)
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
@@ -235,13 +260,14 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
             step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
             if problem.row.converts:
                 step += rows * CONVERT_A + wide * CONVERT_B
-            total += count_i * count_j * (problem.k * step + PANEL_CYCLES)
-    if problem.n * problem.k * problem.row.itemsize > cpu.caches().l1d:
-        # Each panel of rows reads all of B, from L2 (8 x 512 x 512, 8x48 times 6x64: 1.33, f64 1.47).
+            total += count_i * count_j * (problem.k * step + PANEL_CYCLES + rows * PIECE_CYCLES)
+    # Of a panel of B that L1 does not hold, with one of A, each panel of rows reads all from L2 (8 x 512 x 512, 8x48
+    # times 6x64: 1.33, f64 1.47; f64 13 x 512 x 256, 14x32 times 8x48 1.23; but 100 x 300 x 128, 6x64 times 14x32
+    # 1.06).
+    row_b, l1d = problem.n * problem.row.itemsize, cpu.caches().l1d
+    held = problem.k * (nr + mr) * problem.row.itemsize <= l1d and row_b % 4096
+    if not held and problem.k * row_b > l1d:
         total += panels * vectors * problem.k * STREAM_B
-    if problem.k <= BRIEF:
-        # Writing C is most of it, in pieces as wide as the tile (1000 x 1000 x 2, of 6x64: 8x48 1.05, 14x32 1.08).
-        total += problem.m * across * parts * PIECE_CYCLES
     return total
 
 

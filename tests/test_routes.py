@@ -53,10 +53,17 @@ RULES = [
     (Problem("f32", 12, 300, 300), "small", "n"),
     (Problem("f16", 24, 512, 512), "small", "n"),  # converted where it is used
     (Problem("f32", 200, 300, 300), "gemm", "n"),
+    (Problem("f32", 300, 300, 100), "small", "n"),  # few steps of k, C in a cache
+    (Problem("f32", 300, 256, 100, batch=4, threads=2), "small", "batch"),
+    (Problem("f32", 300, 1024, 100), "gemm", "n"),  # rows whole pages apart
+    (Problem("f32", 10_000, 600, 32), "gemm", "n"),  # C in memory
+    (Problem("f32", 200, 16, 100), "gemm", "n"),
+    (Problem("f32", 200, 100, 32, layout="nt"), "small", "n"),
     (Problem("f32", 2, 512, 512, threads=2), "gemv", "n"),  # strips
     (Problem("f32", 2, 256, 20_000, threads=2), "gemv", "k"),
     (Problem("f32", 1, 64, 1000), "small", "n"),  # a row of C in registers
     (Problem("f32", 1, 128, 1000), "gemv", "n"),
+    (Problem("f32", 1, 3072, 128, threads=2), "gemv", "n"),  # short columns: adding up costs more than ends of rows
     (Problem("f64", 1, 2048, 512, threads=2), "gemv", "k"),  # whole rows for a thread, as whoever made B had
     (Problem("f32", 512, 10, 512, layout="nt"), "dots", "n"),  # two tiles of six columns, not a vector of 16
     (Problem("f32", 512, 15, 512, layout="nt"), "gemm", "n"),
@@ -80,12 +87,11 @@ def test_heuristic(child: Child, isa: str) -> None:
     if isa not in TIERS:
         pytest.skip(f"no {isa} here")
     rows = [registry.dtype(name) for name in PINNED[isa]]
-    code = "".join(f"report(64, 64, 64, {row.numpy!r})\n" for row in rows)
+    code = "".join(f"report(64, 64, 200, {row.numpy!r})\n" for row in rows)
     code += "report(1, 300, 200)\nreport(300, 1, 200)\nreport(1, 300, 200, layout='ng')\n"
     found = routes(child, code, FASTGEMM_ISA=isa)
     for row, got in zip(rows, found, strict=False):
-        family = "small" if row.name == "f16" else "gemm"
-        assert got[:4] == ["heuristic", family, isa, list(PINNED[isa][row.name])]
+        assert got[:4] == ["heuristic", "gemm", isa, list(PINNED[isa][row.name])]
     assert [got[:3] for got in found[-3:]] == [["heuristic", family, isa] for family in ("gemv", "gemv", "gemm")]
 
 
@@ -196,7 +202,7 @@ def test_record_that_does_not_apply(child: Child, database_path: Path, stale: st
     else:
         database.write(database_path, [record(TIERS[0])])
     done = child(PRELUDE + SAME, FASTGEMM_ISA=isa)
-    assert json.loads(done.stdout)[:3] == ["heuristic", "gemm", isa]
+    assert json.loads(done.stdout)[:3] == ["heuristic", "small", isa]
     assert done.stderr == ""
 
 
