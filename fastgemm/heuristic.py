@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, kernels, registry
-from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, TEAM_BYTES, TEAM_FLOPS
+from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
@@ -26,16 +26,10 @@ TILE_CYCLES = 24         # ramp of the k-loop and the call
 STORE_CYCLES = 1.0       # per vector of C
 ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
 CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
-# Rows of A are streams of reads too, and a tall tile has more than the CPU follows once they leave L1: f32 14x32 runs
-# at 93 % with 512 steps (28 KiB of A) and 87 % with 1024.
-# And where A comes from memory every time, at any length (2450 x 32 x 288, 32 of them: 14x32 156 GFLOP/s, 8x32 229).
-# Not beside one vector of B: loads are what counts there, and a tall tile has fewest (800 x 16 x 800 1.1).
-# Of bytes, four a lane, beside several vectors of B at any length (8x48 times 6x64: 494 x 32 x 100 0.96, 78 x 78 x 78
-# 0.97, 2450 x 32 x 288, 32 of them, 0.82; but 92160 x 144 x 32 1.09, 64 x 68 x 17 1.06).
-STREAMS = 8
+# Of bytes, four a lane, beside several vectors of B tall tiles lose at any length (8x48 times 6x64: 494 x 32 x 100
+# 0.96, 78 x 78 x 78 0.97, 2450 x 32 x 288, 32 of them, 0.82; but 92160 x 144 x 32 1.09, 64 x 68 x 17 1.06).
 BYTE_STREAMS = 6
 L1_SHARE = 32 << 10
-STREAM_ROW = 0.25
 FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
 SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjacent rows of A gains
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel

@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import cpu, registry
-from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, TEAM_BYTES, TEAM_FLOPS
+from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_SMALL_K, Config, Problem
 
 SMALL = 64  # rows, columns and steps of a product of a stack
@@ -253,11 +253,14 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     if problem.m % panels and problem.m % (panels + 1) == 0:
         panels += 1
     across = -(-vectors // (nr // lanes))
+    far = problem.layout[0] == "n" and problem.streamed > cpu.caches().l3 // 2
     total: float = across * (CALL_CYCLES if problem.m % panels == 0 else 2 * CALL_CYCLES)
     for high, count_i in _balanced(problem.m, panels):
         for wide, count_j in _balanced(vectors, across):
             rows = high * parts
             step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
+            if far and wide > 1:
+                step += max(0, rows - STREAMS) * STREAM_ROW
             if problem.row.converts:
                 step += rows * CONVERT_A + wide * CONVERT_B
             total += count_i * count_j * (problem.k * step + PANEL_CYCLES + rows * PIECE_CYCLES)

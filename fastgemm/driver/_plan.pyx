@@ -39,7 +39,6 @@ cdef enum:
     # wants long rows more than an even end (1x4096x4096, two threads, against NumPy: from 500000 on 0.85, so 1.1).
     GRAIN = 4000000
     GEMV_GRAIN = 4000000
-    FAR_ROW_BYTES = 1536
     STRIP_VECTORS = 64      # of C, at least, in a piece of a B that is read in place: rows of 1 KiB
 
 
@@ -269,12 +268,13 @@ _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
     # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
     # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
-    # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB 1.02).  Of an A in the caches it is 2 to 9 %
+    # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB all at once 1.02, without gaps in
+    # between 1.4: 7000 x 32 x 1024, 20000 x 64 x 512).  Of an A in the caches it is 2 to 9 %
     # of the time for nothing.  From a quarter of L3 on, which others use too (medians of ten processes: 32 of f64 784 x
     # 8 x 72 1.46, f32 20000 x 32 x 128 1.79, 20000 x 100 x 100 1.53, 10000 x 200 x 200 1.22; below it, 0.91 to 1.0).
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t row = plan.kc * t.part * t.real_bytes
-    if plan.pack_a or problem.layout[0] != "n" or row > FAR_ROW_BYTES or problem.streamed <= cpu.caches().l3 // 4:
+    if plan.pack_a or problem.layout[0] != "n" or problem.streamed <= cpu.caches().l3 // 4:
         return 0
     return row
 

@@ -9,7 +9,7 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
 
 from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
-from fastgemm.driver.structs cimport call_t, cut, grid_t, plan_t
+from fastgemm.driver.structs cimport FAR_ROW_BYTES, call_t, cut, grid_t, plan_t
 
 cdef enum:
     MAX_TURNED = 32 << 10  # bytes of a copied B, as `fastgemm.problem.MAX_TURNED`
@@ -357,7 +357,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     if items > 1:
         fetch_ahead(&s, t.part)
     if whole != NULL:
-        if plan.far_row and call.rs_a < 2 * plan.k * t.part:
+        if 0 < plan.far_row <= FAR_ROW_BYTES and call.rs_a < 2 * plan.k * t.part:
             s.far = FAR_ROWS
         whole(&s)
     elif vecs.panels == 1 and (items == 1 or rows.larger == 0):

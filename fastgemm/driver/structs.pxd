@@ -8,6 +8,7 @@ cdef enum:
     FAMILY_SMALL = 2
     FAMILY_DOTS = 3
     DOTS_STEPS = 64         # of k, of which blocks are whole multiples there
+    FAR_ROW_BYTES = 1536    # of a row of A, up to which all of it is fetched at once
     DOTS_L1 = 24 << 10      # bytes of B's columns that all rows pass over: beside four rows of A in 48 KiB
 
 cdef enum:
