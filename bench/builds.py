@@ -35,7 +35,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--shapes", nargs="+", required=True, metavar="CSV|MxNxK[xBATCH]", help="as bench/compare.py's")
     made.add_argument("--classes", nargs="+", metavar="CLASS", help="only shapes of these classes")
     made.add_argument("--quick", action="store_true", help="up to three shapes a class, none above 2.2 GFLOP")
-    made.add_argument("--dtype", nargs="+", metavar="DTYPE", help="element types (default float32, or the list's own)")
+    made.add_argument(
+        "--dtype", nargs="+", default=[], metavar="DTYPE", help="element types (default float32, or the list's own)"
+    )
     made.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a process (default 1)")
     made.add_argument("--rounds", type=int, default=4, help="processes of each build (default 4)")
     made.add_argument("--sample", type=float, default=0.005, metavar="SECONDS", help="length of a sample")

@@ -25,9 +25,10 @@ cdef int AB_BYTES[MAX_CODES]     # of a component of an operand, of the output
 cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
-cdef npy_intp TURNED_FIRST = problem.TURNED_ROWS.start, TURNED_END = problem.TURNED_ROWS.stop
+cdef npy_intp TURNED_FROM = problem.TURNED_FROM, TURNED_WIDE = problem.TURNED_WIDE
+cdef npy_intp TURNED_NEAR = problem.TURNED_NEAR, TURNED_FAR = problem.TURNED_FAR
 cdef npy_intp DOT_FIRST = problem.UNTURNED_ROWS.start, DOT_END = problem.UNTURNED_ROWS.stop
-cdef npy_intp DOT_BYTES = 0      # problem.dot_bytes(), which asks the CPU (0.5 ms): not while the library is imported
+cdef npy_intp NEAR_BYTES = 0     # problem.near_bytes(), which asks the CPU (0.5 ms): not while the library is imported
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef npy_intp EXCHANGED_M = problem.EXCHANGED_M, EXCHANGED_N = problem.EXCHANGED_N, EXCHANGED_K = problem.EXCHANGED_K
 cdef npy_intp EXCHANGED_LONG = problem.EXCHANGED_LONG, EXCHANGED_OUT = problem.EXCHANGED_OUT
@@ -49,8 +50,13 @@ for _i, _row in numpy_types.ROWS.items():
 
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
     # `problem.turns` of sizes.
-    return (TURNED_FIRST <= m < TURNED_END and n >= TURNED_RATIO * m and k >= TURNED_K
-            and not (DOT_FIRST <= m < DOT_END and size == 4 and <double>n * k * size <= DOT_BYTES))
+    if m < TURNED_FROM or m > TURNED_WIDE or n < TURNED_RATIO * m or k < TURNED_K:
+        return False
+    if size != 4:
+        return True
+    if <double>n * k * size <= NEAR_BYTES:
+        return m <= TURNED_NEAR and not DOT_FIRST <= m < DOT_END
+    return m <= TURNED_FAR
 
 
 cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k) noexcept nogil:
@@ -237,8 +243,8 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY, DOT_BYTES
-    DOT_BYTES = problem.dot_bytes()
+    global READY, NEAR_BYTES
+    NEAR_BYTES = problem.near_bytes()
     kernels.active_isa()
     dispatch.tuned()
     READY = True

@@ -217,11 +217,9 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     # panel of B (300 of 48 x 100 x 100, 23 MB, 0.79, 100 of 12 x 300 x 100 0.86 to 1.05; 20 of 12 x 200 x 80 1.09).
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
-    near = problem.streamed <= caches.l3 // 2
+    near = problem.streamed <= caches.l3 // (4 if problem.batch > 1 else 2)
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    if problem.batch > 1:
-        near = problem.streamed + problem.batch * bytes_b <= caches.l3 // 4
     if row_b % 4096 == 0 or not near:
         return False
     several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2

@@ -22,12 +22,14 @@ MAX_TURNED = 32 << 10
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
-# than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of B packed, of this
-# (us, f32 on Zen 5, one thread): 25x512x512 80, 66; 78x512x512 189, 170; 32x2560x2560 2770, 1740; but 101x512x512
-# 223, 241; 196x1024x256 403, 545.  Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365, dots 204; 16x768x3072
-# 362, dots 489), of four bytes a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768
-# 350, 250; but 9x3072x768 355, 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
-TURNED_ROWS = range(9, 81)
+# than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of that, of B packed
+# (Zen 5, one thread, B of 1 and of 42 MB): f32 16 rows 0.63 and 0.84, 32 0.81 and 0.93, 36 1.12 and 1.18, 48 0.96 and
+# 1.24, 56 1.04 and 1.36 (two threads 1.07 and 1.4; AVX2 1.05 and 1.02); f64 0.67 to 0.91, 80 rows 0.95.  So rows of
+# four bytes a number end earlier, and with a B of more than half of L3 earlier still.
+# Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365 us, dots 204; 16x768x3072 362, dots 489), of four bytes
+# a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768 350, 250; but 9x3072x768 355,
+# 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
+TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
 UNTURNED_ROWS = range(10, 13)
 DOT_COLUMNS = 16  # up to which they are turned over for dot products
 TURNED_RATIO = 4    # columns to a row, at least
@@ -104,8 +106,11 @@ class Problem:
 
     @property
     def streamed(self) -> int:
-        """Bytes of A and C: what a product with few columns reads and writes once."""
-        return self.batch * self.m * self.row.parts * (self.k * self.row.stored_bytes + self.n * self.row.result_bytes)
+        """Bytes that are read and written once: those of A and C where columns are few, and of B too in a stack."""
+        own = self.m * (self.k * self.row.stored_bytes + self.n * self.row.result_bytes)
+        if self.batch > 1:
+            own += self.k * self.n * self.row.stored_bytes
+        return self.batch * self.row.parts * own
 
     @property
     def row(self) -> registry.DType:
@@ -128,13 +133,13 @@ def transposed(problem: Problem) -> Problem:
     return replace(problem, m=problem.n, n=problem.m, layout=layout)
 
 
-def dot_bytes() -> int:
-    """Return the bytes of B up to which `UNTURNED_ROWS` are dot products: half of L3."""
+def near_bytes() -> int:
+    """Return the bytes of B up to which it counts as near where rows are turned: half of L3."""
     return cpu.caches().l3 // 2
 
 
 def turns(problem: Problem) -> bool:
-    """Say whether the transposed output is computed although C is row-major (see `TURNED_ROWS`).
+    """Say whether the transposed output is computed although C is row-major (see `TURNED_FROM`).
 
     Examples
     --------
@@ -148,8 +153,11 @@ def turns(problem: Problem) -> bool:
         return m > 1 and n > 1 and k >= EXCHANGED_K and (few or (long and m * n <= EXCHANGED_OUT))
     if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
         return False
-    dots = m in UNTURNED_ROWS and size == 4 and n * k * size <= dot_bytes()
-    return m in TURNED_ROWS and n >= TURNED_RATIO * m and k >= TURNED_K and not dots
+    if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
+        return False
+    if size != 4:
+        return m <= TURNED_WIDE
+    return m <= TURNED_NEAR and m not in UNTURNED_ROWS if n * k * size <= near_bytes() else m <= TURNED_FAR
 
 
 def normalised(problem: Problem) -> Problem:
