@@ -19,6 +19,10 @@ in every call, in cache where they fit (--operands rotated: enough pairs of oper
 to 128 MiB take turns).  Every call makes a fresh output, as a user's call does (--reuse-out: one
 output per library, written again and again).  Every product is checked before it is timed.
 
+Where the operands of a process happen to lie in memory decides shapes of about the size of L3 by up to
+1.5, for as long as the process lives.  --again times the shapes that were lost in new processes and lists
+their ratios by themselves: means and tables stay those of the first ones.
+
 MKL and oneDNN are reached through ctypes.  Where that call alone (measured on a 1x1x1 product)
 takes over a tenth of their time, the shape does not count for them; the output says how many.
 
@@ -99,6 +103,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="give up on a product that takes longer (default 120)",
     )
+    how.add_argument(
+        "--again", type=int, default=0, metavar="N",
+        help="time shapes that were lost again, by N new sets of processes (default 0)",
+    )  # fmt: skip
     how.add_argument("--statistic", choices=("best", "median"), default="best", help="what stands for the samples")
     how.add_argument(
         "--operands", choices=("hot", "rotated"), default="hot", help="same arrays every call, or many in turn"
@@ -169,13 +177,35 @@ class Run(turns.Turns):
         return super().sampled(worker, result)
 
 
+def time_again(options: argparse.Namespace, document: dict[str, Any], quiet: Quiet) -> None:
+    """Time the shapes that were lost by new processes, as often as asked for; Ctrl-C ends it."""
+    import verdict
+
+    lost: dict[int, list[cases.Case]] = {}
+    for row in verdict.lost(document):
+        lost.setdefault(row.shape["threads"], []).append(cases.Case(**row.shape))
+    with progress.bar("again", options.again * sum(map(len, lost.values()))) as bar:
+        for threads, turn in ((threads, turn) for threads in lost for turn in range(options.again)):
+            run = Run(options, threads, quiet)
+            try:
+                for case in lost[threads]:
+                    bar.step(f"{case.label} on {threads} thread{'s' * (threads > 1)}, processes {turn + 2}")
+                    run.time(case)
+                    document["again"].append(run.results[-1])
+            except KeyboardInterrupt:
+                document["interrupted"] = True
+                return
+            finally:
+                run.stop()
+
+
 def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, Any]:
     """Run everything; what is finished is returned even after Ctrl-C."""
     document: dict[str, Any] = {
         "schema": 1, "kind": "compare", "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": workers.machine(),
         "subject": options.subject, "peers": [name for name in options.peers if name != options.subject],
         "settings": {name: getattr(options, name) for name in SETTINGS},
-        "libraries": {}, "skipped": [], "results": [], "interrupted": False,
+        "libraries": {}, "skipped": [], "results": [], "again": [], "interrupted": False,
     }  # fmt: skip
     copies = len(document["peers"]) + 1
     limit = options.limit * 2**30 if options.limit else workers.free_memory() / 2
@@ -205,6 +235,8 @@ def measure(options: argparse.Namespace, found: list[cases.Case]) -> dict[str, A
     finally:
         if run is not None:
             run.stop()
+    if options.again and not document["interrupted"]:
+        time_again(options, document, quiet)
     document["foreign_load"] = load.foreign()
     return document
 

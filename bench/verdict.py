@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -28,10 +29,10 @@ class Group(NamedTuple):
         return f"{self.dtype}, {self.threads} thread{'s' * (self.threads != 1)}"
 
 
-def groups(document: dict[str, Any]) -> Iterator[Group]:
-    """Reduce a compare document, one group for each dtype and thread count."""
+def groups(document: dict[str, Any], results: str = "results") -> Iterator[Group]:
+    """Reduce a compare document, one group for each dtype and thread count; or what it timed ``again``."""
     rows: dict[tuple[str, int], list[Comparison]] = {}
-    for result in document["results"]:
+    for result in document[results]:
         case = result["case"]
         about = document["libraries"].get(str(case["threads"]), {})
         costs = {name: entry.get("call_cost", 0.0) for name, entry in about.items()}
@@ -40,6 +41,11 @@ def groups(document: dict[str, Any]) -> Iterator[Group]:
             rows.setdefault((case["dtype"], case["threads"]), []).append(row)
     for (dtype, threads), found in rows.items():
         yield Group(dtype, threads, found, stats.by_class(found, document["peers"]))
+
+
+def lost(document: dict[str, Any]) -> list[Comparison]:
+    """Return the shapes at which some peer was faster by more than noise."""
+    return [row for group in groups(document) for row in group.rows if row.against_best < 1 - stats.NOISE]
 
 
 def describe(about: dict[str, Any]) -> str:
@@ -106,9 +112,9 @@ def text(document: dict[str, Any], worst: int = 10) -> str:
         if worst and ordered:
             out += ["", f"Worst shapes, {group.title}:", ""]
             out += [shape_table(ordered[:worst], subject)]
-        lost = [row for row in ordered if row.against_best < 1 - stats.NOISE]
-        names = ", ".join(f"{cases.Case(**row.shape).shape} ({row.against_best:.2f})" for row in lost) or "none"
-        out += ["", f"Lost by more than {stats.NOISE:.0%} to a peer: {len(lost)} of {len(compared)}: {names}"]
+        slower = [row for row in ordered if row.against_best < 1 - stats.NOISE]
+        names = ", ".join(f"{cases.Case(**row.shape).shape} ({row.against_best:.2f})" for row in slower) or "none"
+        out += ["", f"Lost by more than {stats.NOISE:.0%} to a peer: {len(slower)} of {len(compared)}: {names}"]
         noisy = sum(row.noisy for row in group.rows)
         if noisy:
             out.append(f"Noisy (half of some library's samples over {stats.NOISY} times its best): {noisy} shapes")
@@ -116,9 +122,27 @@ def text(document: dict[str, Any], worst: int = 10) -> str:
             count = sum(peer in row.left_out for row in group.rows)
             if count:
                 out.append(f"{peer}: {count} shapes do not count, the call through ctypes is too large a part of them")
+    out += _again(document)
     out += _scaling(document)
     out += _left_out(document)
     return "\n".join(out)
+
+
+def _again(document: dict[str, Any]) -> list[str]:
+    # Shapes that were lost, in other processes: each has its own set of processes a ratio.
+    out = []
+    for group in groups(document, "again") if document.get("again") else ():
+        found: dict[str, list[float]] = {}
+        for row in group.rows:
+            case = cases.Case(**row.shape)
+            found.setdefault(f"{case.shape} {case.layout}", []).append(row.against_best)
+        lines = [
+            [shape, str(len(ratios)), *map(stats.number, (min(ratios), statistics.median(ratios), max(ratios)))]
+            for shape, ratios in sorted(found.items(), key=lambda item: statistics.median(item[1]))
+        ]
+        out += ["", f"Lost shapes in other processes, {group.title}, against the best peer of each:", ""]
+        out += [stats.table(["shape", "times", "least", "median", "most"], lines)]
+    return out
 
 
 def _scaling(document: dict[str, Any]) -> list[str]:

@@ -215,6 +215,25 @@ class TestReports:
         assert "WARNING" not in text
         assert "WARNING" in verdict.text({**synthetic(), "foreign_load": 0.7})
 
+    def test_lost_shapes_in_other_processes_stand_by_themselves(self) -> None:
+        document = synthetic()
+        quick = json.loads(json.dumps(document["results"][0]))
+        quick["times"]["fastgemm"]["samples"] = [2.5e-5]
+        again = {**document, "again": [document["results"][0], quick, quick]}
+        first, _, rest = verdict.text(again).partition("Lost shapes in other processes")
+        assert first.rstrip() in verdict.text(document)
+        assert "| 100x100x100 nn |     3 |  0.50 |   2.00 | 2.00 |" in rest
+
+    def test_lost_shapes_are_timed_again(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(verdict.stats, "NOISE", -1e6)  # every shape counts as lost
+        path = tmp_path / "out.json"
+        arguments = ["--subject", "numpy-best", "--peers", "numpy", "--shapes", "8x8x8", "--again", "2"]
+        if compare.main([*arguments, "--rounds", "1", "--sample", "1e-4", "--json", str(path)]) == 2:
+            pytest.skip("numpy-best cannot be timed")
+        document = json.loads(path.read_text(encoding="utf-8"))
+        assert [result["case"]["m"] for result in document["again"]] == [8, 8]
+        assert len(document["results"]) == 1
+
     def test_markdown_and_plot(self, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
         source, text, plot = tmp_path / "c.json", tmp_path / "r.md", tmp_path / "r.png"
