@@ -10,6 +10,7 @@ The way of a call::
     Chain                   chain.py, _chain.pyx     steps for one block of rows after another; kernels/rows.pyx.tp
     linear, qlinear         layer.py, quantized_layer.py, _linear.pyx; what follows the product is in epilogues.py and
                             kernels/epilogue.pyx.tp
+    fresh outputs           _outputs.pyx             memory that begins a cache line, and stays when it is large
         |
      Problem                problem.py               dtype, sizes, layout, threads
         |

@@ -60,7 +60,10 @@ NUMPY_MACROS = [
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "dots", "strips", "team", "plan"))
-CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
+CALLS = (
+    "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",
+    "chain",
+)  # fmt: skip
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources
 OPENMP = ("fastgemm.driver._team",)

@@ -12,6 +12,7 @@ cimport numpy as cnp
 
 from fastgemm._call cimport CODES, RELEASE_GIL, TYPES, disjoint, make_ready
 from fastgemm._gufunc cimport taken
+from fastgemm._outputs cimport empty
 from fastgemm.float_errors cimport clear_flags, report_flags
 
 cnp.import_array()
@@ -76,7 +77,7 @@ def plain_dot(x1, x2, out, bint transposed, const char* name):
     steps[5] = cnp.PyArray_STRIDE(b, summed)
     make_ready()
     if out is None:
-        c = cnp.PyArray_EMPTY(nd, shape, number, 0)
+        c = empty(nd, shape, number)
     else:
         if not cnp.PyArray_CheckExact(out):
             return None

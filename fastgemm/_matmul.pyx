@@ -11,8 +11,6 @@ Subclasses and objects with an ``__array_ufunc__`` go to `np.matmul` itself, bec
 ufunc called them.
 """
 
-from cpython.object cimport PyObject, PyTypeObject
-
 cimport numpy as cnp
 from numpy cimport npy_intp
 
@@ -20,6 +18,7 @@ from fastgemm._call cimport (
     CODES, FLOATS, NO_KERNEL, READY, RELEASE_GIL, TYPES, again, apart, describe, disjoint, execute, fold, make_ready,
     operand_t, remember,
 )
+from fastgemm._outputs cimport LARGE, by_it, empty
 from fastgemm._packed cimport Right, quick
 from fastgemm._rows cimport BYTES, NPY_HALF, row_for
 from fastgemm.driver._plan cimport key_t
@@ -30,11 +29,6 @@ from fastgemm.float_errors cimport clear_flags, report_flags
 import numpy as np
 
 from fastgemm._gufunc import gufunc
-
-cdef extern from "numpy/arrayobject.h":
-    # Takes over the reference to the descriptor.
-    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, const npy_intp*, const npy_intp*, void*, int, PyObject*)
-    PyObject* PyArray_DescrFromType(int)
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -54,12 +48,6 @@ cdef inline bint right_form(cnp.ndarray array, int type_num, int nd, const npy_i
         if cnp.PyArray_DIM(array, d) != shape[d]:
             return False
     return True
-
-
-cdef inline cnp.ndarray empty(int nd, npy_intp* shape, int type_num):
-    # PyArray_Empty would look for fields and references in vain, which takes as long as a product of 8^3.
-    return PyArray_NewFromDescr(<PyTypeObject*>cnp.ndarray, PyArray_DescrFromType(type_num), nd, shape, NULL, NULL, 0,
-                                NULL)
 
 
 cdef inline object fast(object x1, object x2, object out, object asked):
@@ -198,6 +186,21 @@ cdef bint plain(object x) except -1:
     return type(x) in _PLAIN or isinstance(x, np.generic)
 
 
+cdef bint large(object x1, object x2) except -1:
+    # Whether the output of arrays that the gufunc takes may be large: not less than of their own stacks.
+    if type(x1) is not np.ndarray or type(x2) is not np.ndarray:
+        return False
+    cdef cnp.ndarray a = x1, b = x2
+    cdef int nd_a = cnp.PyArray_NDIM(a), nd_b = cnp.PyArray_NDIM(b)
+    cdef unsigned int type_a = cnp.PyArray_TYPE(a), type_b = cnp.PyArray_TYPE(b)
+    if nd_a < 2 or nd_b < 2 or cnp.PyArray_DIM(a, nd_a - 1) == 0:
+        return False
+    # (Objects would run code of the program meanwhile.)
+    if type_a >= TYPES or type_b >= TYPES or CODES[type_a] < 0 or CODES[type_b] < 0:
+        return False
+    return <double>cnp.PyArray_SIZE(a) / cnp.PyArray_DIM(a, nd_a - 1) * cnp.PyArray_DIM(b, nd_b - 1) >= LARGE
+
+
 def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, casting=_UNSET, order=_UNSET,
            dtype=_UNSET, subok=_UNSET, signature=_UNSET, sig=_UNSET):
     """Matrix product of two arrays: `np.matmul`, by kernels tuned to this CPU.
@@ -266,6 +269,8 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     run = gufunc if plain(x1) and plain(x2) and all([plain(o) or o is ... for o in outs]) else NUMPY_MATMUL
     if out is not None:
         keywords["out"] = out
+    elif run is gufunc and large(x1, x2):
+        return by_it(run, (x1, x2), keywords)
     return run(x1, x2, **keywords)
 
 

@@ -14,6 +14,7 @@ from numpy cimport npy_intp
 from fastgemm._call cimport (
     CODES, FLOATS, MAX_CODES, NO_MEMORY, RELEASE_GIL, TYPES, disjoint, make_ready, matrix, operand_t,
 )
+from fastgemm._outputs cimport empty
 from fastgemm._rows cimport NPY_HALF, row_for
 from fastgemm.driver._plan cimport (
     Plan, cache_get, cache_put, followed, generation, kernels_at, key_t, problem_of, ready_letter,
@@ -257,7 +258,7 @@ cdef cnp.ndarray output_of(object out, int type_num, int nd, npy_intp* shape, op
     cdef cnp.ndarray c
     cdef int d
     if out is None:
-        c = cnp.PyArray_EMPTY(nd, shape, type_num, 0)
+        c = empty(nd, shape, type_num)
     elif cnp.PyArray_CheckExact(out):
         c = out
         if cnp.PyArray_TYPE(c) != type_num or cnp.PyArray_NDIM(c) != nd or not cnp.PyArray_ISCARRAY(c):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _gemm, _matmul, numpy_types
+from ._outputs import fresh
 
 
 def gemm(
@@ -144,7 +145,7 @@ def _check_scalars(alpha: complex, beta: complex, dtype: np.dtype[Any]) -> None:
 
 def _output(out: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
     if out is None:
-        return np.empty(shape, dtype)
+        return fresh(shape, dtype)
     if not isinstance(out, np.ndarray):
         raise TypeError(f"gemm: out must be an ndarray, not {type(out).__name__}")
     if out.dtype != dtype:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _contraction
+from ._outputs import fresh
 from .numpy_types import KERNELS
 
 Array = NDArray[Any]
@@ -89,7 +90,7 @@ def contract(a: Array, b: Array, out: Array, roles: Roles, name: bytes | None) -
     # reshape copies where the axes do not join, and only there.
     left = _aligned(a.transpose(*stack[0], *free_a[0], *summed_a).reshape(*batch, m, k))
     right = _aligned(b.transpose(*stack[1], *summed_b, *free_b[0]).reshape(*batch, k, n))
-    made = np.empty((*batch, m, n), a.dtype)
+    made = fresh((*batch, m, n), a.dtype)
     d = len(batch)
     every = tuple(range(d))
     joined = Roles((every, every, every), ((d,), (d,)), ((d + 1,), (d + 1,)), ((d + 1,), (d,)))

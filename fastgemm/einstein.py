@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import subscripts
+from ._outputs import fresh
 from .contraction import Array, Roles, contract, pair
 from .numpy_types import FLOATS, KERNELS
 
@@ -280,7 +281,7 @@ def _empty(a: Array, la: str, b: Array, lb: str, output: str, order: str) -> Arr
     known = _LAYOUTS.get(key)
     if known is not None:
         # The shape as it lies in memory, and where each axis lies there.
-        made: Array = np.empty(known[0], dtype)
+        made: Array = fresh(known[0], dtype)
         return made.transpose(known[1]) if known[1] else made
     labels = output + "".join(sorted({*la, *lb} - {*output}))
     axes = [[of.index(c) if c in of else -1 for c in labels] for of in (la, lb, output)]

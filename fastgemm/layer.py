@@ -16,6 +16,7 @@ import numpy as np
 from . import _linear, epilogues, kernels, numpy_types, registry
 from ._linear import linear
 from ._matmul import matmul
+from ._outputs import fresh
 from .epilogues import Activation, Array
 from .packed import PackedMatrix
 
@@ -112,7 +113,7 @@ def fused(
     reads = [*reads, *[array for array in (a, bias_row, beside) if array is not None]]
     target = out
     if out is None or not out.flags.carray or any(np.may_share_memory(out, array) for array in reads):
-        target = np.empty(shape, dtype)
+        target = fresh(shape, dtype)
     assert target is not None
     product(a, target.reshape(a.shape[0], columns), what.row.code, bias_row, beside, what.p, what.q)
     finished: Array = target if target is out else given(target, out)

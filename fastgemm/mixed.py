@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _matmul, _mixed, numpy_types, registry
+from ._outputs import fresh
 
 Array = NDArray[Any]
 _REAL_OF = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
@@ -74,7 +75,7 @@ def stacked(a: Array, b: Array, out: Array | None, row: str, result: np.dtype[An
         usable = out.shape == short and out.flags.behaved
         if not usable or np.may_share_memory(a, out) or np.may_share_memory(b, out):
             return None
-    made = np.empty(short, result) if out is None else out
+    made = fresh(short, result) if out is None else out
     full = made
     if a.ndim == 1:
         full = full[..., None, :] if b.ndim > 1 else full[..., None]
@@ -114,7 +115,7 @@ def _with_complex(a: Array, b: Array, out: Array | None) -> Array | None:
         out.shape != shape or out.dtype != number.dtype or np.may_share_memory(a, out) or np.may_share_memory(b, out)
     ):
         return None
-    made = np.empty(shape, number.dtype) if out is None else out
+    made = fresh(shape, number.dtype) if out is None else out
     adjacent = number.strides[-1] == made.strides[-1] == number.itemsize
     if real is a and adjacent and number.flags.aligned and made.flags.behaved:
         # Interleaved parts are twice as many columns.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _packed, dispatch, heuristic, heuristic_packed, kernels, registry
+from ._outputs import fresh
 from .problem import Problem
 
 Array = NDArray[Any]
@@ -136,13 +137,13 @@ class PackedMatrix(_packed.Right):
         wanted, row, result = self._row_for(left.dtype, None if dtype is None else np.dtype(dtype), out)
         target = out
         if out is None:
-            target = np.empty((*lead, self.shape[1]), result)
+            target = fresh((*lead, self.shape[1]), result)
         elif out.shape != (*lead, self.shape[1]) or out.dtype != wanted:
             shape = (*lead, self.shape[1])
             raise ValueError(f"out is {out.dtype} of shape {out.shape}, the result {wanted} of {shape}")
         assert target is not None
         if out is not None and (out.dtype != result or not out.flags.carray or np.may_share_memory(out, left)):
-            target = np.empty(target.shape, result)
+            target = fresh(target.shape, result)
         if self.panels is None or row is None:
             made = np.matmul(left, self.toarray(), dtype=wanted)
             target = made if out is None else target

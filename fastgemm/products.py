@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _contraction
+from ._outputs import fresh
 from .contraction import Array, Roles, contract, flat, pair
 
 # By value: a program may put our functions in the place of NumPy's.
@@ -185,13 +186,13 @@ def _product(a: Array, b: Array, roles: Roles, out: Any = None) -> Any:
     if len(shape) > _MAX_NDIM:
         return None
     if out is None:
-        made: Array = np.empty(shape, a.dtype)
+        made: Array = fresh(shape, a.dtype)
         contract(a, b, made, roles, b"dot")
         return made
     if type(out) is not np.ndarray or out.dtype != a.dtype or out.shape != shape or not out.flags.carray:
         return None
     overlaps = np.may_share_memory(out, a) or np.may_share_memory(out, b)
-    target = np.empty(shape, a.dtype) if overlaps else out
+    target = fresh(shape, a.dtype) if overlaps else out
     contract(a, b, target, roles, b"dot")
     if overlaps:
         np.copyto(out, target)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _mixed, _packed, numpy_types, registry
+from ._outputs import fresh
 from .mixed import items
 from .packed import PackedMatrix
 
@@ -182,7 +183,7 @@ def _product(
         lead = np.broadcast_shapes(lead, right.shape[:-2])
     shape = (*lead, left.shape[-2], right.shape[-1])
     sums = scales is None or not _fuses(scales, shape)
-    out = np.empty(shape, np.int32 if sums or scales is None else scales.zero.dtype)
+    out = fresh(shape, np.int32 if sums or scales is None else scales.zero.dtype)
     terms = None if sums or scales is None else _terms(scales, left, right)
     if out.size:
         many = any(zero is not None and zero.ndim > 1 for zero in (a_zero, b_zero))

@@ -75,7 +75,10 @@ def names(command: Any) -> set[str]:
 
 
 DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "dots", "strips", "small", "team", "plan")}
-CALLS = ("call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear", "chain")
+CALLS = (
+    "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",
+    "chain",
+)  # fmt: skip
 RUNTIME = {f"fastgemm._{name}" for name in CALLS} | DRIVER
 
 

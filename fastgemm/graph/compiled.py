@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._outputs import fresh
 from ..threads import allowed
 from ..threads import threads as limited
 from . import passes, reference
@@ -155,7 +156,7 @@ class CompiledGraph:
         if asked and (unknown := sorted(set(asked) - set(self.graph.outputs))):
             raise GraphError(f"the graph has no output {unknown[0]!r}; its outputs are {', '.join(self.graph.outputs)}")
         written = {
-            name: self._output(name, asked.get(name), read, asked) if asked else np.empty(shape, dtype)
+            name: self._output(name, asked.get(name), read, asked) if asked else fresh(shape, dtype)
             for name, shape, dtype in self._made
         }
         program, free = self._ready
@@ -226,7 +227,7 @@ class CompiledGraph:
         """Return the array that the program fills: the caller's where nothing else needs its memory meanwhile."""
         value = self.graph.values[name]
         if given is None:
-            return np.empty(value.shape, value.dtype)
+            return fresh(value.shape, value.dtype)
         if not isinstance(given, np.ndarray):
             raise TypeError(f"out for {name!r} must be an ndarray, not {type(given).__name__}")
         if given.dtype != value.dtype or given.shape != value.shape:
@@ -235,7 +236,7 @@ class CompiledGraph:
             raise ValueError(f"out for {name!r} is read-only")
         others = [*read.values(), *(array for key, array in asked.items() if key != name)]
         shared = any(np.may_share_memory(given, other) for other in others)
-        return given if given.flags.carray and not shared else np.empty(value.shape, value.dtype)
+        return given if given.flags.carray and not shared else fresh(value.shape, value.dtype)
 
 
 def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", workspaces: int = KEPT) -> CompiledGraph:

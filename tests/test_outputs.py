@@ -1,0 +1,229 @@
+"""Fresh outputs: where they begin, who owns them, and what stays of them when they are dropped."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Child
+from numpy._core.multiarray import get_handler_name
+
+import fastgemm
+from fastgemm import _outputs
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux takes memory back lazily here")
+ROWS, STEPS, COLUMNS = 9000, 2, 1000  # 36 MB of float32
+LARGE = ROWS * COLUMNS * 4
+
+
+def operands() -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[Any]]]:
+    """Make operands of a large output, whose element (i, j) is i + j."""
+    a = np.stack([np.arange(ROWS), np.ones(ROWS)], axis=1).astype("f4")
+    return a, np.stack([np.ones(COLUMNS), np.arange(COLUMNS)]).astype("f4")
+
+
+@pytest.fixture
+def nothing_kept() -> Iterator[None]:
+    """Begin and end without a block that is kept; the limit is a GiB meanwhile."""
+    gc.collect()
+    limit = _outputs.keep(0)
+    if not _sanitized():
+        _outputs.keep(1 << 30)
+    yield
+    _outputs.keep(0)
+    _outputs.keep(limit)
+
+
+def _sanitized() -> bool:
+    return "libasan" in os.environ.get("LD_PRELOAD", "")
+
+
+keeps = pytest.mark.skipif(_sanitized() or hasattr(sys, "_is_gil_enabled"), reason="nothing is kept in such a build")
+
+MAKERS: dict[str, Callable[[int], Any]] = {
+    "matmul": lambda n: fastgemm.matmul(np.ones((n, 8)), np.ones((8, n))),
+    "stack": lambda n: fastgemm.matmul(np.ones((2, n, 8)), np.ones((2, 8, n))),
+    "gufunc": lambda n: fastgemm.matmul(np.ones((1, 2, n, 8)), np.ones((1, 2, 8, n))),
+    "dot": lambda n: fastgemm.dot(np.ones((n, 8)), np.ones((8, n))),
+    "tensordot": lambda n: fastgemm.tensordot(np.ones((n, 2, 4)), np.ones((2, 4, n))),
+    "gemm": lambda n: fastgemm.gemm(np.ones((n, 8)), np.ones((8, n))),
+    "linear": lambda n: fastgemm.linear(np.ones((n, 8), "f4"), np.ones((n, 8), "f4")),
+    "packed": lambda n: np.ones((n, 8)) @ fastgemm.pack(np.ones((8, n))),
+    "mixed": lambda n: fastgemm.matmul(np.ones((n, 8), "i1"), np.ones((8, n), "i1"), dtype="i4"),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_large_ones_begin_a_line_and_own_their_memory(name: str) -> None:
+    """From 256 KiB on, whatever makes them; smaller ones are NumPy's."""
+    made = MAKERS[name](400)
+    assert made.ctypes.data % 64 == 0
+    assert made.flags.owndata
+    assert made.base is None
+    assert get_handler_name(made) == "fastgemm"
+    assert get_handler_name(MAKERS[name](9)) == "default_allocator"
+    assert (made == 8).all()
+    assert get_handler_name(np.empty(1 << 20)) == "default_allocator"  # what the program makes stays NumPy's
+
+
+@pytest.mark.parametrize("n", [300, 3000])
+def test_they_can_be_resized(n: int) -> None:
+    """As any array that owns its memory."""
+    made = fastgemm.matmul(np.ones((n, 3)), np.ones((3, n)))
+    for rows in (n + 1, 2 * n, n // 3, 2):
+        made.resize((rows, n), refcheck=False)
+        assert (made[: min(rows, n) if rows <= n else n] >= 0).all()
+        assert made[0, 0] == made[1, -1] == 3
+    made.resize((n, n), refcheck=False)
+    assert (made[:2] == 3).all()
+    assert not made[2:].any()
+
+
+def test_tracemalloc_sees_them() -> None:
+    """Memory profilers count them, and see them go."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        made = fastgemm.matmul(np.ones((1000, 2)), np.ones((2, 1000)))
+        assert tracemalloc.get_traced_memory()[0] - before >= made.nbytes
+        del made
+        assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@linux
+@keeps
+@pytest.mark.usefixtures("nothing_kept")
+class TestKept:
+    """Blocks of 32 MiB and more, for the next output of about their size."""
+
+    def test_the_next_output_takes_the_block(self) -> None:
+        a, b = operands()
+        made = fastgemm.matmul(a, b)
+        where = made.ctypes.data
+        assert _outputs.kept() == 0
+        del made
+        assert _outputs.kept() >= LARGE
+        smaller = fastgemm.matmul(a[: ROWS // 2], b)
+        assert smaller.ctypes.data != where  # it would waste half of the block
+        made = fastgemm.matmul(a[:-100], b)
+        assert made.ctypes.data == where
+        assert _outputs.kept() == 0
+        assert made[5, 7] == 12
+        assert np.array_equal(made, np.add.outer(np.arange(ROWS - 100, dtype="f4"), np.arange(COLUMNS, dtype="f4")))
+
+    def test_smaller_ones_are_left_to_malloc(self) -> None:
+        made = fastgemm.matmul(np.ones((1000, 2)), np.ones((2, 1000)))
+        del made
+        assert _outputs.kept() == 0
+
+    def test_not_more_than_the_limit(self) -> None:
+        a, b = operands()
+        _outputs.keep(2 * LARGE + (1 << 20))
+        several = [fastgemm.matmul(a, b) for _ in range(3)]
+        last = several[-1].ctypes.data
+        while several:
+            several.pop(0)
+            assert _outputs.kept() <= 2 * LARGE + (1 << 20)
+        assert _outputs.kept() >= 2 * LARGE
+        assert _outputs.keep(LARGE + (1 << 20)) == 2 * LARGE + (1 << 20)
+        assert LARGE <= _outputs.kept() <= LARGE + (1 << 20)
+        assert fastgemm.matmul(a, b).ctypes.data == last  # the latest stays
+        _outputs.keep(0)
+        assert _outputs.kept() == 0
+
+    def test_not_more_than_four(self) -> None:
+        a, b = operands()
+        several = [fastgemm.matmul(a, b) for _ in range(6)]
+        assert len({made.ctypes.data for made in several}) == 6
+        del several
+        assert 4 * LARGE <= _outputs.kept() < 5 * LARGE
+
+    def test_they_make_room_for_what_does_not_fit(self) -> None:
+        a, b = operands()
+        fastgemm.matmul(a, b)
+        assert _outputs.kept() >= LARGE
+        with pytest.raises(MemoryError):
+            fastgemm.matmul(np.ones((1 << 23, 1)), np.ones((1, 1 << 23)))
+        assert _outputs.kept() == 0
+
+    def test_from_many_threads(self) -> None:
+        a, b = operands()
+
+        def work(i: int) -> bool:
+            made = fastgemm.matmul(a[i : ROWS - 20 + i], b)
+            return bool(made[0, 0] == i and made[-1, -1] == ROWS - 21 + i + COLUMNS - 1)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(work, range(20)))
+        assert _outputs.kept() <= 1 << 30
+
+    def test_after_fork(self) -> None:
+        a, b = operands()
+        fastgemm.matmul(a, b)
+        pid = os.fork()
+        if not pid:
+            made = fastgemm.matmul(a, b)
+            os._exit(0 if made[-1, -1] == ROWS + COLUMNS - 2 and made[1, 2] == 3 else 1)
+        made = fastgemm.matmul(a, b)
+        made[:] = -1
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert (made == -1).all()
+
+
+@linux
+@keeps
+@pytest.mark.parametrize(
+    ("before", "value", "kept"),
+    [
+        ("", None, True), ("", "64", True), ("", "0", False), ("", "10", False),
+        ("import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))", None, False),
+    ],
+)  # fmt: skip
+def test_what_the_environment_says(child: Child, before: str, value: str | None, kept: bool) -> None:
+    """FASTGEMM_KEEP_MIB bounds what stays; where the address space is limited nothing does."""
+    code = f"import numpy as np, fastgemm\n{before}\n" + (
+        "fastgemm.matmul(np.ones((9000, 2), 'f4'), np.ones((2, 1000), 'f4'))\n"
+        "from fastgemm import _outputs\nprint(_outputs.kept())"
+    )
+    assert (int(child(code, FASTGEMM_KEEP_MIB=value).stdout) >= LARGE) is kept
+
+
+def test_a_limit_that_is_no_number_is_ignored(child: Child) -> None:
+    """With a warning, as a number of threads is."""
+    for text in ("many", "-1", "1e3", "9" * 30, "²"):
+        done = child("import fastgemm", FASTGEMM_KEEP_MIB=text)
+        assert "FASTGEMM_KEEP_MIB" in done.stderr
+        assert "RuntimeWarning" in done.stderr
+
+
+def test_a_handler_of_the_program_is_asked_instead() -> None:
+    """Whoever has set one with NumPy's C API wants to see every array."""
+    table = ctypes.pythonapi.PyCapsule_GetPointer
+    table.restype, table.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    api = ctypes.cast(table(np._core._multiarray_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(api[304])
+    get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(api[305])
+    # A copy of NumPy's own, by another name.
+    default = get_handler()
+    struct = ctypes.create_string_buffer(ctypes.string_at(table(default, b"mem_handler"), 128 + 5 * 8))
+    struct[: len(b"theirs\0")] = b"theirs\0"
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    theirs = new(ctypes.addressof(struct), b"mem_handler", None)
+    before = set_handler(theirs)
+    try:
+        names = {name: get_handler_name(make(400)) for name, make in MAKERS.items()}
+    finally:
+        set_handler(before)
+    assert set(names.values()) == {"theirs"}
+    assert get_handler_name(MAKERS["matmul"](400)) == "fastgemm"
