@@ -99,7 +99,7 @@ cnp.import_array()
 
 cdef enum:
     LINE = 64               # and the header's length, before each block
-    ALIGNED_FROM = 1 << 18  # below, a handler of its own (0.2 us) is not worth it
+    ALIGNED_FROM = 1 << 20  # below, a handler of its own (0.7 us) is not worth it
     HUGE_FROM = 1 << 22     # as NumPy
     KEPT_FROM = 32 << 20    # glibc keeps smaller ones itself
     KEPT = 4
@@ -265,7 +265,7 @@ def fresh(tuple shape, dtype):
 
     Examples
     --------
-    >>> fresh((1000, 100), "f4").ctypes.data % 64
+    >>> fresh((1000, 300), "f4").ctypes.data % 64
     0
     """
     cdef double count = 1

@@ -90,6 +90,7 @@ TURNED_ROWS = 128
 # from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
 PIECE_CYCLES = 3  # of a row of C, for each tile that it is written in (494 x 64 x 8, 6x64 times 14x32 1.25)
+LINE_STEPS = 16  # of k that a line of A has
 # Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
 # dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
 # bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
@@ -251,21 +252,24 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     if problem.m % panels and problem.m % (panels + 1) == 0:
         panels += 1
     across = -(-vectors // (nr // lanes))
-    far = problem.layout[0] == "n" and problem.streamed > cpu.caches().l3 // 2
+    # A that no second panel of columns passes over comes from L2 (f64 4576 x 16 x 4, 6x32 times 14x16 1.15, 2000 x 16 x
+    # 16 1.1; f32 4576 x 32 x 4 1.17, 5000 x 32 x 16 1.09).
+    caches = cpu.caches()
+    far = problem.layout[0] == "n" and problem.streamed > (caches.l1d if across == 1 else caches.l3 // 2)
     total: float = across * (CALL_CYCLES if problem.m % panels == 0 else 2 * CALL_CYCLES)
     for high, count_i in _balanced(problem.m, panels):
         for wide, count_j in _balanced(vectors, across):
             rows = high * parts
             step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
-            if far and wide > 1:
-                step += max(0, rows - STREAMS) * STREAM_ROW
+            # (Lines come whole, whatever k.)
+            waits = max(0, rows - STREAMS) * STREAM_ROW * max(problem.k, LINE_STEPS) if far and wide > 1 else 0.0
             if problem.row.converts:
                 step += rows * CONVERT_A + wide * CONVERT_B
-            total += count_i * count_j * (problem.k * step + PANEL_CYCLES + rows * PIECE_CYCLES)
+            total += count_i * count_j * (problem.k * step + waits + PANEL_CYCLES + rows * PIECE_CYCLES)
     # Of a panel of B that L1 does not hold, with one of A, each panel of rows reads all from L2 (8 x 512 x 512, 8x48
     # times 6x64: 1.33, f64 1.47; f64 13 x 512 x 256, 14x32 times 8x48 1.23; but 100 x 300 x 128, 6x64 times 14x32
     # 1.06).
-    row_b, l1d = problem.n * problem.row.itemsize, cpu.caches().l1d
+    row_b, l1d = problem.n * problem.row.itemsize, caches.l1d
     held = problem.k * (nr + mr) * problem.row.itemsize <= l1d and row_b % 4096
     if not held and problem.k * row_b > l1d:
         total += panels * vectors * problem.k * STREAM_B

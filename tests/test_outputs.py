@@ -63,8 +63,8 @@ MAKERS: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_large_ones_begin_a_line_and_own_their_memory(name: str) -> None:
-    """From 256 KiB on, whatever makes them; smaller ones are NumPy's."""
-    made = MAKERS[name](400)
+    """From 1 MiB on, whatever makes them; smaller ones are NumPy's."""
+    made = MAKERS[name](600)
     assert made.ctypes.data % 64 == 0
     assert made.flags.owndata
     assert made.base is None
@@ -74,7 +74,7 @@ def test_large_ones_begin_a_line_and_own_their_memory(name: str) -> None:
     assert get_handler_name(np.empty(1 << 20)) == "default_allocator"  # what the program makes stays NumPy's
 
 
-@pytest.mark.parametrize("n", [300, 3000])
+@pytest.mark.parametrize("n", [400, 3000])
 def test_they_can_be_resized(n: int) -> None:
     """As any array that owns its memory."""
     made = fastgemm.matmul(np.ones((n, 3)), np.ones((3, n)))
@@ -222,8 +222,8 @@ def test_a_handler_of_the_program_is_asked_instead() -> None:
     theirs = new(ctypes.addressof(struct), b"mem_handler", None)
     before = set_handler(theirs)
     try:
-        names = {name: get_handler_name(make(400)) for name, make in MAKERS.items()}
+        names = {name: get_handler_name(make(600)) for name, make in MAKERS.items()}
     finally:
         set_handler(before)
     assert set(names.values()) == {"theirs"}
-    assert get_handler_name(MAKERS["matmul"](400)) == "fastgemm"
+    assert get_handler_name(MAKERS["matmul"](600)) == "fastgemm"
