@@ -38,10 +38,11 @@ MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 1
 FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
-PAGED_BYTES, PAGED_K = 3 << 20, 1024
+PAGED_BYTES, PAGED_K = 2 << 20, 1024
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
+PASSING_ROWS = 1000      # and from which on it is not where B is more than a quarter of L2
 
 # The fewest steps of k for a thread, where threads share k, and bytes of a column from which sharing them pays for
 # adding up (f32, time with k shared over time with n shared, k = 128, 256, 512, 1024, 2048: n = 1024 1.39 1.34 0.94
@@ -282,9 +283,15 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
     if problem.m > MANY_ROWS:
         return "b"
+    # Many rows of A pass through L2, and take lines of B with them where it is large (best in place / copied, rows 800,
+    # 1200, 2000, one thread: f32 128 x 1280 1.0 1.07 1.1, 100 x 1500 1.04 1.13 1.26, 300 x 600 1.03 1.07 1.08, 128 x 512
+    # 1.0 0.99 1.05; 1000 1500 2000 by 64 x 1280 1.0 1.09 1.07; f64 128 x 500 1.05 1.02 1.22; two threads 0.97 to 1.04;
+    # AVX2 1.02 to 1.12).
+    if problem.m >= PASSING_ROWS and 4 * problem.k * problem.n * size > cpu.caches().l2:
+        return "b"
     # Rows whole pages apart share sets of the caches and pages of the TLB; a copy pays where as many rows of A share it
-    # as make a C of 3 MiB (times in place, 32 / 64 / 96 / 128 rows by 16384 x 1152: f64 1.14 1.25 1.4 1.34, f32 1.01
-    # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12; 4096 x 4096: f32 0.86 0.91
+    # as make a C of 2 MiB (times in place, 32 / 64 / 96 / 128 rows by 16384 x 1152: f64 1.14 1.25 1.4 1.34, f32 1.01
+    # 1.06 1.2 1.15; f32 4096 x 1024 - 0.9 0.96 1.03, two threads 1.06; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12; 4096 x 4096: f32 0.86 0.91
     # 0.96 0.99, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by
     # 8192 x 512 0.95).
     row_b = problem.n * size
