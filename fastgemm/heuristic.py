@@ -284,16 +284,16 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     if problem.m > MANY_ROWS:
         return "b"
     # Many rows of A pass through L2, and take lines of B with them where it is large (best in place / copied, rows 800,
-    # 1200, 2000, one thread: f32 128 x 1280 1.0 1.07 1.1, 100 x 1500 1.04 1.13 1.26, 300 x 600 1.03 1.07 1.08, 128 x 512
-    # 1.0 0.99 1.05; 1000 1500 2000 by 64 x 1280 1.0 1.09 1.07; f64 128 x 500 1.05 1.02 1.22; two threads 0.97 to 1.04;
+    # 1200, 2000, one thread: f32 128 x 1280 1.0 1.07 1.1, 100 x 1500 1.04 1.13 1.26, 300 x 600 1.03 1.07 1.08, 128 x
+    # 512 1.0 0.99 1.05, 1500 and 2000 by 64 x 1280 1.09 1.07; f64 128 x 500 1.05 1.02 1.22; two threads 0.97 to 1.04;
     # AVX2 1.02 to 1.12).
     if problem.m >= PASSING_ROWS and 4 * problem.k * problem.n * size > cpu.caches().l2:
         return "b"
     # Rows whole pages apart share sets of the caches and pages of the TLB; a copy pays where as many rows of A share it
     # as make a C of 2 MiB (times in place, 32 / 64 / 96 / 128 rows by 16384 x 1152: f64 1.14 1.25 1.4 1.34, f32 1.01
-    # 1.06 1.2 1.15; f32 4096 x 1024 - 0.9 0.96 1.03, two threads 1.06; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12; 4096 x 4096: f32 0.86 0.91
-    # 0.96 0.99, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by
-    # 8192 x 512 0.95).
+    # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
+    # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
+    # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
     row_b = problem.n * size
     paged = row_b % 4096 == 0 and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
