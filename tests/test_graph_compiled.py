@@ -52,6 +52,36 @@ def test_any_graph(dtype: str, fusion: str, data: st.DataObject) -> None:
     assert compiled.explain()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("turned", ["left", "residual", "neither"])
+def test_a_second_call_reads_its_own_numbers(dtype: str, turned: str) -> None:
+    """Operands in the workspace that a layer must copy, for their order or their type, are copied in every call."""
+    made = fg.Builder()
+    x = made.input("x", (3, 4, 5), dtype)
+    y, weight = made.relu(x), made.constant(numbers((5, 3), dtype, 1))
+    beside = made.matmul(made.neg(x), weight)
+    # Read elsewhere, so that they are not written in the order in which the layer reads them.
+    made.output(made.tanh(y), "y")
+    made.output(made.tanh(beside), "beside")
+    if turned == "left":
+        # An axis of one number is the last in memory: what was found to be read from the first call.
+        column = made.transpose(made.relu(made.input("column", (1, 2, 1, 2), dtype)), perm=(0, 3, 1, 2))
+        product = made.matmul(column, made.constant(numbers((1, 1), dtype, 1)))
+        product = made.add(product, made.constant(numbers((1,), dtype)))
+    elif turned == "residual":
+        product = made.matmul(made.reshape(y, shape=(4, 3, 5)), weight)
+        product = made.add(product, made.transpose(beside, perm=(1, 0, 2)))
+    else:
+        product = made.add(made.matmul(y, weight), beside)
+    made.output(made.mul(made.relu(product), made.constant(numbers((3,), dtype, 2))), "product")
+    graph = made.graph()
+    for fusion in FUSIONS:
+        compiled = fg.compile(graph, fusion=fusion)
+        for seed in (0, 7, 3):
+            inputs = inputs_of(graph, seed)
+            assert_matches(graph, compiled.run(inputs), inputs)
+
+
 @pytest.mark.parametrize("fusion", FUSIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_layers_in_every_float(dtype: str, fusion: str) -> None:

@@ -44,6 +44,12 @@ class _Term:
         return np.require(np.broadcast_to(array, self.shape), self.kind, ["C", "A"])
 
 
+def _seen(given: Array, used: Array | None) -> bool:
+    # Whether one array is, or is a view of, the other's memory.
+    base = None if used is None else used.base
+    return used is given or (base is not None and (base is given or base is given.base))
+
+
 class Layer:
     """A product with one weight for all, and what follows it.
 
@@ -66,18 +72,33 @@ class Layer:
         self.packed: PackedMatrix | None = None
 
     def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
+        call, steady = self._prepared(x, out)
+        return call if steady else partial(self._anew, x, out)
+
+    def _anew(self, x: Sequence[Array], out: Array) -> None:
+        self._prepared(x, out)[0]()
+
+    def _prepared(self, x: Sequence[Array], out: Array) -> tuple[partial[None], bool]:
+        """Return the call, and whether it reads the operands themselves: a copy of one is of this moment's numbers."""
         a, c = x[0], out
         if c.ndim != 2:
             a, c = a.reshape(self.rows, a.shape[-1]), c.reshape(self.rows, c.shape[-1])
-        bias, residual = (None if term is None else term(x) for term in self.terms)
+        steady = _seen(x[0], a)
+        terms: list[Array | None] = []
+        for term in self.terms:
+            terms.append(None if term is None else term(x))
+            if term is not None and term.known is None:
+                steady = steady and _seen(x[term.at], terms[-1])
+        bias, residual = terms
         code, p, q = self.numbers
         if not self.packs:
-            return partial(self._plain, x, out, (self.level, a, x[1], c, code, bias, residual, p, q))
+            return partial(self._plain, x, out, (self.level, a, x[1], c, code, bias, residual, p, q)), steady
         if self.packed is None:
             assert self.weight.data is not None
             self.packed = pack(self.weight.data, rows=self.rows)
         assert self.packed.panels is not None
-        return partial(_linear.packed_into, self.level, a, self.packed.panels, c, code, bias, residual, p, q)
+        made = partial(_linear.packed_into, self.level, a, self.packed.panels, c, code, bias, residual, p, q)
+        return made, steady
 
     def _plain(self, x: Sequence[Array], out: Array, given: tuple[Any, ...]) -> None:
         if not _linear.product_into(*given):
