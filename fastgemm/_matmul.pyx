@@ -18,7 +18,7 @@ from fastgemm._call cimport (
     CODES, FLOATS, NO_KERNEL, READY, RELEASE_GIL, TYPES, again, apart, describe, disjoint, execute, fold, make_ready,
     operand_t, remember,
 )
-from fastgemm._outputs cimport LARGE, by_it, empty
+from fastgemm._outputs cimport ALIGNED_FROM, by_it, empty
 from fastgemm._packed cimport Right, quick
 from fastgemm._rows cimport BYTES, NPY_HALF, row_for
 from fastgemm.driver._plan cimport key_t
@@ -198,7 +198,7 @@ cdef bint large(object x1, object x2) except -1:
     # (Objects would run code of the program meanwhile.)
     if type_a >= TYPES or type_b >= TYPES or CODES[type_a] < 0 or CODES[type_b] < 0:
         return False
-    return <double>cnp.PyArray_SIZE(a) / cnp.PyArray_DIM(a, nd_a - 1) * cnp.PyArray_DIM(b, nd_b - 1) >= LARGE
+    return <double>cnp.PyArray_NBYTES(a) / cnp.PyArray_DIM(a, nd_a - 1) * cnp.PyArray_DIM(b, nd_b - 1) >= ALIGNED_FROM
 
 
 def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, casting=_UNSET, order=_UNSET,

@@ -99,7 +99,6 @@ cnp.import_array()
 
 cdef enum:
     LINE = 64               # and the header's length, before each block
-    ALIGNED_FROM = 1 << 20  # below, a handler of its own (0.7 us) is not worth it
     HUGE_FROM = 1 << 22     # as NumPy
     KEPT_FROM = 32 << 20    # glibc keeps smaller ones itself
     KEPT = 4
@@ -131,8 +130,9 @@ cdef char* taken_out(int i) noexcept nogil:
     return data
 
 
-cdef void drop() noexcept nogil:
-    while COUNT:
+cdef void leave(int blocks, size_t bytes) noexcept nogil:
+    # Give back the oldest until so few blocks, of so few bytes in all, are left.
+    while COUNT > blocks or BYTES > bytes:
         fg_release(taken_out(0) - LINE)
 
 
@@ -151,7 +151,7 @@ cdef void* take(size_t bytes) noexcept nogil:
     capacity = (bytes + LINE - 1) // LINE * LINE
     block = <char*>fg_aligned(LINE, LINE + capacity)
     if block == NULL and COUNT:
-        drop()
+        leave(0, 0)
         block = <char*>fg_aligned(LINE, LINE + capacity)
     if block == NULL:
         return NULL
@@ -167,8 +167,7 @@ cdef void give(void* data) noexcept nogil:
     if capacity < KEPT_FROM or capacity > LIMIT or not fg_lazily(<char*>data, capacity):
         fg_release(<char*>data - LINE)
         return
-    while COUNT == KEPT or BYTES + capacity > LIMIT:
-        fg_release(taken_out(0) - LINE)
+    leave(KEPT - 1, LIMIT - capacity)
     BLOCKS[COUNT] = <char*>data
     COUNT += 1
     BYTES += capacity
@@ -223,41 +222,39 @@ cdef inline ndarray bare(int nd, npy_intp* shape, int type_num):
     return PyArray_NewFromDescr(<PyTypeObject*>ndarray, PyArray_DescrFromType(type_num), nd, shape, NULL, NULL, 0, NULL)
 
 
-cdef inline bint asked_otherwise():
-    # Whether the program has set a handler of its own.
+cdef inline object entered():
+    # The handler of before, in whose place ours stands now; None where the program has set one of its own.
     handler = PyDataMem_GetHandler()
-    return <PyObject*>handler != PyDataMem_DefaultHandler
+    return PyDataMem_SetHandler(CAPSULE) if <PyObject*>handler == PyDataMem_DefaultHandler else None
 
 
 cdef ndarray empty(int nd, npy_intp* shape, int type_num):
     # An array of numbers in C order, all of whose sizes fit an npy_intp.
-    cdef double count = 1
+    cdef double bytes = 1
     cdef int d
     for d in range(nd):
-        count *= shape[d]
-    # (The smallest numbers have a byte: few outputs ask for their descriptor.)
-    if count < LARGE:
+        bytes *= shape[d]
+    # (No number has more bytes than complex128: few outputs ask for their descriptor.)
+    if bytes * 16 < ALIGNED_FROM:
         return bare(nd, shape, type_num)
     descr = <cnp.dtype>PyArray_DescrFromType(type_num)
     Py_DECREF(descr)  # it was a new reference
-    if count * descr.itemsize < ALIGNED_FROM or asked_otherwise():
-        return bare(nd, shape, type_num)
-    before = PyDataMem_SetHandler(CAPSULE)
+    before = entered() if bytes * descr.itemsize >= ALIGNED_FROM else None
     try:
         return bare(nd, shape, type_num)
     finally:
-        PyDataMem_SetHandler(before)
+        if before is not None:
+            PyDataMem_SetHandler(before)
 
 
 cdef object by_it(object made, tuple arguments, dict keywords):
     # What `made` returns, whose arrays lie in this module's memory: for outputs that NumPy makes.
-    if asked_otherwise():
-        return made(*arguments, **keywords)
-    before = PyDataMem_SetHandler(CAPSULE)
+    before = entered()
     try:
         return made(*arguments, **keywords)
     finally:
-        PyDataMem_SetHandler(before)
+        if before is not None:
+            PyDataMem_SetHandler(before)
 
 
 def fresh(tuple shape, dtype):
@@ -268,10 +265,10 @@ def fresh(tuple shape, dtype):
     >>> fresh((1000, 300), "f4").ctypes.data % 64
     0
     """
-    cdef double count = 1
+    cdef double bytes = 16
     for size in shape:
-        count *= <double>size
-    if count < LARGE or count * np.dtype(dtype).itemsize < ALIGNED_FROM:
+        bytes *= <double>size
+    if bytes < ALIGNED_FROM or bytes / 16 * np.dtype(dtype).itemsize < ALIGNED_FROM:
         return NUMPY_EMPTY(shape, dtype)
     return by_it(NUMPY_EMPTY, (shape, dtype), {})
 
@@ -282,12 +279,11 @@ def kept():
 
 
 def keep(bytes):
-    """Set how many bytes may be kept, and give back those above; returns the number of before."""
+    """Set how many bytes may be kept, and give back the oldest blocks above; returns the number of before."""
     global LIMIT
     before = LIMIT
     LIMIT = max(0, bytes)
-    while BYTES > LIMIT:
-        fg_release(taken_out(0) - LINE)
+    leave(KEPT, LIMIT)
     return before
 
 
