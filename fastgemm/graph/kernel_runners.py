@@ -12,7 +12,7 @@ import numpy as np
 from .. import _linear, epilogues, registry
 from ..chain import Chain
 from ..packed import PackedMatrix, pack
-from . import ops
+from . import ops, storage
 from .ir import Graph, Node, Value
 from .lowering import Lowering
 from .operands import Operands
@@ -37,6 +37,13 @@ class _Term:
 
     def __call__(self, x: Sequence[Array]) -> Array:
         return self._ready(x[self.at]) if self.known is None else self.known
+
+    def fits(self, value: Value, place: Place) -> bool:
+        """Return whether kernels can read a value where it lies."""
+        dense = storage.in_order(self.shape, self.kind.itemsize)
+        return (value.dtype, value.shape) == (self.kind, self.shape) and (
+            storage.lengths(self.shape, place.strides) == storage.lengths(self.shape, dense)
+        )
 
     def _ready(self, array: Array) -> Array:
         if array.dtype == self.kind and array.shape == self.shape and array.flags.c_contiguous:
@@ -70,6 +77,15 @@ class Layer:
             for name, shape in (("bias", out.shape[-1:]), ("residual", out.shape))
         ]
         self.packed: PackedMatrix | None = None
+
+    def copied(self, graph: Graph, places: Mapping[str, Place]) -> list[str]:
+        """Return the operands that every call copies: rows of A that do not join, terms that are not an array's."""
+        names, a = self.node.inputs, graph.values[self.node.inputs[0]]
+        rows = math.prod(a.shape[:-1]), a.shape[-1]
+        joined = storage.reshaped(a.shape, places[a.name].strides, rows, a.dtype.itemsize)
+        late = [term for term in self.terms if term is not None and term.known is None]
+        found = [names[one.at] for one in late if not one.fits(graph.values[names[one.at]], places[names[one.at]])]
+        return [a.name, *found] if joined is None else found
 
     def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
         call, steady = self._prepared(x, out)

@@ -173,24 +173,6 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
     return _plain(_FLOATS[node.op], node) if node.op in _FLOATS else _by_meaning(node)
 
 
-def _copied(node: Node, graph: Graph, places: Mapping[str, Place]) -> list[str]:
-    """Return what a `Layer` cannot read as it lies: an operand whose rows do not join, terms of another form."""
-    out, found = graph.values[node.output], []
-    for at, name in enumerate(node.inputs):
-        value = graph.values[name]
-        if at == 1 or value.data is not None:
-            continue
-        rows = math.prod(value.shape[:-1]), value.shape[-1]
-        joined = storage.reshaped(value.shape, places[name].strides, rows, value.dtype.itemsize)
-        fits = joined is not None
-        if joined is not None and at > 1:
-            dense = storage.lengths(rows, joined) == storage.lengths(rows, storage.in_order(rows, value.dtype.itemsize))
-            fits = dense and value.dtype in FINISHED and value.shape in (out.shape, out.shape[-1:])
-        if not fits:
-            found.append(name)
-    return found
-
-
 def _of_product(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
     out, (left, right, *_) = graph.values[node.output], graph.specs(node)
     same, halves = left.dtype == out.dtype, out.dtype.name in registry.HALVES
@@ -201,9 +183,9 @@ def _of_product(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner
     if single and (packed or node.op == "linear") and level is not None and (out.dtype in FINISHED or halves):
         assert tier is not None
         if registry.supported(registry.dtype(out.dtype.name), tier):
-            copied = _copied(node, graph, places)
-            how = f"copies {', '.join(copied)} in every call" if copied else ""
-            return Runner(Layer(node, graph, level), packed, how)
+            run = Layer(node, graph, level)
+            copied = run.copied(graph, places)
+            return Runner(run, packed, f"copies {', '.join(copied)} in every call" if copied else "")
     if node.op == "matmul":
         return _plain(_product, node)
     return _plain(_stack_of_layers, node) if out.dtype in FINISHED else _rows_of(node, graph, places)
