@@ -9,7 +9,8 @@ and its loop is timed; LIBXSMM, where it is installed, is called in the same way
 from Python with a fresh output, and `over` what that costs more than the kernel. Stacks and narrow outputs have
 operands of their own, in cache where they fit, and one output that is written to again and again.
 
-All variants of a size take turns in this one process, back and forth; the best of all rounds counts.
+Everything in the first table takes turns in this one process, back and forth, so that a phase in which a neighbour
+slows the core passes over all of it; of a stack its variants do.  The best of all rounds counts.
 --over says how many nanoseconds a call may cost more than its kernel, --require how many times NumPy's speed
 10,000 products of 8 x 8 must have: exit status 1 where that is missed.
 """
@@ -40,6 +41,7 @@ NARROW = ((1_000_000, 4, 4, 1, False), (3136, 4, 36, 32, False), (3136, 8, 72, 3
           (4, 1_000_000, 4, 1, False))  # fmt: skip
 
 Calls = dict[str, Callable[[], Any]]
+TURNS = 4  # times as many rounds for single products: `over` is the difference of two bests
 
 
 def parser() -> argparse.ArgumentParser:
@@ -78,8 +80,24 @@ def best_of(calls: Calls, rounds: int) -> dict[str, float]:
     return best
 
 
-def singles(size: int, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
-    """Nanoseconds of one square product: the kernels, and the calls."""
+def singles(sizes: Sequence[int], dtype: str, rounds: int, xsmm: Any) -> list[dict[str, float]]:
+    """Nanoseconds of one square product of each size: the kernels, and the calls."""
+    # A closure costs as much as the call of the function in it: measured and taken off.
+    calls: Calls = {"closure": lambda: None}
+    for size in sizes:
+        calls |= {f"{name} {size}": call for name, call in calls_of(size, dtype, xsmm).items()}
+    found = best_of(calls, rounds)
+    closure = found.pop("closure")
+    rows: list[dict[str, float]] = [{} for _ in sizes]
+    for key, seconds in found.items():
+        name, size = key.rsplit(" ", 1)
+        count = REPEATED if name in ("kernel", "LIBXSMM") else 1
+        rows[list(sizes).index(int(size))][name] = (seconds - closure) / count * 1e9
+    return rows
+
+
+def calls_of(size: int, dtype: str, xsmm: Any) -> Calls:
+    """Return what is called for one square product: the kernels as a stack of it, again and again."""
     import numpy as np
     from numpy.lib.stride_tricks import as_strided
 
@@ -98,9 +116,7 @@ def singles(size: int, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
     if own := special.built_in(config.isa, single):
         plan.specialise(own.capsule, own.at, own.module)
     matmul, numpys = fastgemm.matmul, np.matmul
-    # A closure costs as much as the call of the function in it: measured and taken off.
     calls: Calls = {
-        "closure": lambda: None,
         "kernel": lambda: plan.run(*repeated),
         "matmul": lambda: matmul(a, b),
         "matmul out=": lambda: matmul(a, b, c),
@@ -109,10 +125,7 @@ def singles(size: int, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
     kernel = xsmm.kernel(dtype, size, size, size) if xsmm else 0
     if kernel:
         calls["LIBXSMM"] = lambda: xsmm.run(kernel, *repeated)
-    found = best_of(calls, rounds)
-    closure = found.pop("closure")
-    per_call = {"kernel": REPEATED, "LIBXSMM": REPEATED}
-    return {name: (seconds - closure) / per_call.get(name, 1) * 1e9 for name, seconds in found.items()}
+    return calls
 
 
 def stack(m: int, n: int, k: int, count: int, transposed: bool, dtype: str, rounds: int, xsmm: Any) -> dict[str, float]:
@@ -151,11 +164,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     xsmm, why = (None, "no kernels for it") if options.dtype not in peer_libxsmm.NAMES else peer_libxsmm.load()
     print(f"{workers.machine()['cpu']}, {options.dtype}, one thread" + (f"; LIBXSMM is left out: {why}" if why else ""))
     missed = []
-    with progress.bar("small", len(options.sizes) + len(STACKS) + len(NARROW)) as bar:
+    with progress.bar("small", 1 + len(STACKS) + len(NARROW)) as bar:
         rows = []
-        for size in options.sizes:
-            bar.step(f"{size}x{size}")
-            ns = singles(size, options.dtype, options.rounds, xsmm)
+        bar.step("single products")
+        found = singles(options.sizes, options.dtype, TURNS * options.rounds, xsmm)
+        for size, ns in zip(options.sizes, found, strict=True):
             over = ns["matmul"] - ns["kernel"]
             if options.over is not None and over > options.over:
                 missed.append(f"{size}x{size}: {over:.0f} ns over the kernel, {options.over:.0f} allowed")
@@ -167,9 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = []
         for m, n, k, count in STACKS:
             bar.step(f"{count} of {m}x{n}x{k}")
-            found = stack(m, n, k, count, False, options.dtype, options.rounds, xsmm)
-            rows.append(stack_row(f"{count} of {m}x{n}x{k}", count, found))
-            ratio = found["NumPy"] / found["fastgemm"]
+            times = stack(m, n, k, count, False, options.dtype, options.rounds, xsmm)
+            rows.append(stack_row(f"{count} of {m}x{n}x{k}", count, times))
+            ratio = times["NumPy"] / times["fastgemm"]
             if options.require is not None and (m, n, k) == (8, 8, 8) and ratio < options.require:
                 missed.append(f"{count} of 8x8x8: {ratio:.2f} times NumPy, {options.require:.2f} wanted")
         head = ["stack, a product", "fastgemm", "NumPy", "times NumPy", "times LIBXSMM"]
@@ -178,8 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for m, n, k, count, transposed in NARROW:
             name = f"{m}x{n}x{k}" + (f" by {count}" if count > 1 else "") + (", A.T" if transposed else "")
             bar.step(name)
-            found = stack(m, n, k, count, transposed, options.dtype, options.rounds, None)
-            rows.append(stack_row(name, 1, found)[:4])
+            times = stack(m, n, k, count, transposed, options.dtype, options.rounds, None)
+            rows.append(stack_row(name, 1, times)[:4])
         print("\n" + stats.table(["narrow outputs", "fastgemm", "NumPy", "times NumPy"], rows))
     for line in missed:
         print(f"REQUIREMENT MISSED: {line}")
