@@ -328,8 +328,8 @@ cdef class Plan:
             plan.split = SPLIT_BATCH
         if plan.split == SPLIT_K:
             # Partial outputs on pages of their own: prefetching past the end of one takes lines from its neighbour
-            # (1 x 256 x 4000, two threads: 98 GB/s, so 170).
-            plan.c_bytes = (plan.m * vectors * t.length * t.real_bytes + 4095) // 4096 * 4096
+            # (1 x 256 x 4000, two threads: 98 GB/s, so 170).  (And a line behind each: see part_of_k.)
+            plan.c_bytes = (plan.m * vectors * t.length * t.real_bytes + 64 + 4095) // 4096 * 4096
         plan.strips = plan.family == FAMILY_GEMV and plan.m > 1 or own and config.pack == "none" and not ready
         if plan.strips:
             plan.ncv = min(vectors, max(1, <Py_ssize_t>config.nc * t.part // t.length))
