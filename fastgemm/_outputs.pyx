@@ -101,10 +101,14 @@ cdef extern from "numpy/arrayobject.h":
         unsigned char version
         PyDataMemAllocator allocator
 
+    ctypedef struct PyArray_Descr:
+        pass
+
     # Takes over the reference to the descriptor.
-    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, const npy_intp*, const npy_intp*, void*, int, PyObject*)
-    PyObject* PyArray_DescrFromType(int)
-    npy_intp PyDataType_ELSIZE(PyObject*)
+    object PyArray_NewFromDescr(
+        PyTypeObject*, PyArray_Descr*, int, const npy_intp*, const npy_intp*, void*, int, PyObject*)
+    PyArray_Descr* PyArray_DescrFromType(int)
+    npy_intp PyDataType_ELSIZE(PyArray_Descr*)
     int NPY_ARRAY_CARRAY
     int NPY_ARRAY_OWNDATA
 
@@ -273,7 +277,7 @@ cdef inline object entered():
 cdef ndarray empty(int nd, npy_intp* shape, int type_num):
     # An array of numbers in C order, all of whose sizes fit an npy_intp.
     # (PyArray_Empty would look for fields and references in vain, which takes as long as a product of 8^3.)
-    cdef PyObject* descr = PyArray_DescrFromType(type_num)
+    cdef PyArray_Descr* descr = PyArray_DescrFromType(type_num)
     cdef double bytes = PyDataType_ELSIZE(descr)
     cdef void* data = NULL
     cdef int d

@@ -116,7 +116,7 @@ def test_softmax_ends_in_every_part_of_a_row(tier: registry.Isa, columns: int, m
     rows += [[low] * at + [high] + [low] * (columns - at - 1) for at in (0, columns - 1) for high in (5, 1e30)]
     x = np.float32(rows)
     out, mask = np.empty_like(x), np.full(columns, low, "f4")
-    for scale in (0.1, 96**-0.5, 0.125):
+    for scale in (0.1, 96**-0.5, 0.125, -0.25, 0.0):
         used = {"mask": Ref(2, F4, column=4)} if masked else {}
         member = Rows("softmax", columns, ref(0, x), ref(1, out), {"scale": scale}, used)
         Chain([member], (1,), len(x), len(x)).run([x, out, mask])
