@@ -406,15 +406,20 @@ def test_stopping_keeps_what_is_finished(tmp_path):
     path = tmp_path / "tuning.json"
     sizes = [f"{m}x8x8" for m in range(1, 400)]
     arguments = ("--shapes", *sizes, "--threads", "1", "--trials", "1", "--strategy", "random", "--db", str(path))
-    # As a terminal does it: Ctrl-C goes to the command and to its worker.
-    running = subprocess.Popen(
-        [*TUNE, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        process_group=0,
-    )
+    # As a terminal does it: Ctrl-C goes to the command and to its worker.  (A shell's background jobs, and what they
+    # start, ignore it: tests may be one.)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(
+            [*TUNE, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            process_group=0,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     while running.poll() is None and len(journal.read(journal.beside(path))[0]) < 2:
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGINT)
