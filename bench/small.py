@@ -83,17 +83,14 @@ def best_of(calls: Calls, rounds: int) -> dict[str, float]:
 def singles(sizes: Sequence[int], dtype: str, rounds: int, xsmm: Any) -> list[dict[str, float]]:
     """Nanoseconds of one square product of each size: the kernels, and the calls."""
     # A closure costs as much as the call of the function in it: measured and taken off.
-    calls: Calls = {"closure": lambda: None}
-    for size in sizes:
-        calls |= {f"{name} {size}": call for name, call in calls_of(size, dtype, xsmm).items()}
-    found = best_of(calls, rounds)
-    closure = found.pop("closure")
-    rows: list[dict[str, float]] = [{} for _ in sizes]
-    for key, seconds in found.items():
-        name, size = key.rsplit(" ", 1)
-        count = REPEATED if name in ("kernel", "LIBXSMM") else 1
-        rows[list(sizes).index(int(size))][name] = (seconds - closure) / count * 1e9
-    return rows
+    of = [calls_of(size, dtype, xsmm) for size in sizes]
+    each: Calls = {f"{name} {at}": call for at, calls in enumerate(of) for name, call in calls.items()}
+    found = best_of({"closure": lambda: None, **each}, rounds)
+
+    def ns(name: str, at: int) -> float:
+        return (found[f"{name} {at}"] - found["closure"]) / (REPEATED if name in ("kernel", "LIBXSMM") else 1) * 1e9
+
+    return [{name: ns(name, at) for name in calls} for at, calls in enumerate(of)]
 
 
 def calls_of(size: int, dtype: str, xsmm: Any) -> Calls:

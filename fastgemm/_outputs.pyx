@@ -25,7 +25,6 @@ from libc.string cimport memcpy, memmove, memset
 cimport numpy as cnp
 from numpy cimport ndarray, npy_intp
 
-import math
 import os
 import warnings
 
@@ -40,7 +39,13 @@ cdef extern from *:
     #include <sys/resource.h>
     #include <unistd.h>
     #endif
-    #if defined(__linux__) && defined(MADV_FREE) && !defined(Py_GIL_DISABLED) && !defined(__SANITIZE_ADDRESS__)
+    /* Handlers are called with the GIL held, and AddressSanitizer could not see who writes to a block that is kept. */
+    #if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__)
+    #define FG_KEEPS 0
+    #else
+    #define FG_KEEPS 1
+    #endif
+    #if defined(__linux__) && defined(MADV_FREE) && FG_KEEPS
     /* Whole huge pages only: a part of one would be split. */
     static int fg_lazily(char *data, size_t bytes) {
         const uintptr_t huge = (uintptr_t)2 << 20;
@@ -63,11 +68,6 @@ cdef extern from *:
     #else
     static void fg_hugely(char *data, size_t bytes) { (void)data; (void)bytes; }
     #endif
-    #if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__)
-    #define FG_AT_HAND 0
-    #else
-    #define FG_AT_HAND 4
-    #endif
     #if defined(_WIN32)
     #include <malloc.h>
     #define fg_aligned(line, bytes) _aligned_malloc(bytes, line)
@@ -81,7 +81,7 @@ cdef extern from *:
     bint fg_lazily(char* data, size_t bytes) noexcept nogil
     double fg_memory() noexcept nogil
     void fg_hugely(char* data, size_t bytes) noexcept nogil
-    int FG_AT_HAND
+    bint FG_KEEPS
     void* fg_aligned(size_t line, size_t bytes) noexcept nogil
     void fg_release(void* block) noexcept nogil
 
@@ -124,7 +124,8 @@ cnp.import_array()
 cdef enum:
     MOST_AXES = 32
     LINE = 64               # and the header's length, before each block
-    SMALL_TO = 64           # KiB: of each number of them up to this FG_AT_HAND blocks stay, 8 MiB in all at most
+    SMALL_TO = 64           # KiB: of each number of them up to this so many blocks stay, 8 MiB in all at most
+    AT_HAND = 4
     HUGE_FROM = 1 << 22     # as NumPy
     KEPT_FROM = 32 << 20    # glibc keeps smaller ones itself
     KEPT = 4
@@ -138,7 +139,7 @@ cdef double MOST = 1 << 62  # bytes
 cdef struct header_t:
     size_t capacity
 
-cdef char* SMALL[SMALL_TO + 1][4]
+cdef char* SMALL[SMALL_TO + 1][AT_HAND]
 cdef int SMALLS[SMALL_TO + 1]
 # Oldest first.
 cdef char* BLOCKS[KEPT]
@@ -202,26 +203,22 @@ cdef void give(void* data) noexcept nogil:
     global COUNT, BYTES
     cdef size_t capacity = capacity_of(data)
     cdef int i
-    if capacity <= SMALL_TO << 10:
+    if capacity <= SMALL_TO << 10 and FG_KEEPS:
         i = <int>(capacity >> 10)
-        if not FG_AT_HAND:
-            fg_release(<char*>data - LINE)
-            return
-        if SMALLS[i] == FG_AT_HAND:
+        if SMALLS[i] == AT_HAND:
             # The latest is in the caches.
             fg_release(SMALL[i][0] - LINE)
             SMALLS[i] -= 1
             memmove(&SMALL[i][0], &SMALL[i][1], SMALLS[i] * sizeof(char*))
         SMALL[i][SMALLS[i]] = <char*>data
         SMALLS[i] += 1
-        return
-    if capacity < KEPT_FROM or capacity > LIMIT or not fg_lazily(<char*>data, capacity):
+    elif KEPT_FROM <= capacity <= LIMIT and fg_lazily(<char*>data, capacity):
+        leave(KEPT - 1, LIMIT - capacity)
+        BLOCKS[COUNT] = <char*>data
+        COUNT += 1
+        BYTES += capacity
+    else:
         fg_release(<char*>data - LINE)
-        return
-    leave(KEPT - 1, LIMIT - capacity)
-    BLOCKS[COUNT] = <char*>data
-    COUNT += 1
-    BYTES += capacity
 
 
 # ---- NumPy's handler -----------------------------------------------------------------------------------------------
@@ -276,8 +273,12 @@ cdef inline object entered():
 
 cdef ndarray empty(int nd, npy_intp* shape, int type_num):
     # An array of numbers in C order, all of whose sizes fit an npy_intp.
+    return of_numbers(nd, shape, PyArray_DescrFromType(type_num))
+
+
+cdef ndarray of_numbers(int nd, npy_intp* shape, PyArray_Descr* descr):
+    # The same; takes over the reference to the descriptor.
     # (PyArray_Empty would look for fields and references in vain, which takes as long as a product of 8^3.)
-    cdef PyArray_Descr* descr = PyArray_DescrFromType(type_num)
     cdef double bytes = PyDataType_ELSIZE(descr)
     cdef void* data = NULL
     cdef int d
@@ -323,13 +324,15 @@ def fresh(tuple shape, dtype):
     0
     """
     cdef npy_intp sizes[MOST_AXES]
-    descr = np.dtype(dtype)
-    if len(shape) > MOST_AXES or descr is not np.dtype(descr.type) or descr.kind not in "biufc":
-        large = math.prod(shape) * descr.itemsize >= ALIGNED_FROM
-        return by_it(NUMPY_EMPTY, (shape, dtype), {}) if large else NUMPY_EMPTY(shape, dtype)
-    for d, size in enumerate(shape):
-        sizes[d] = size
-    return empty(<int>len(shape), sizes, descr.num)
+    cdef int nd = <int>len(shape), d, kind
+    cdef cnp.dtype descr = dtype if isinstance(dtype, cnp.dtype) else np.dtype(dtype)
+    kind = descr.type_num
+    if nd > MOST_AXES or not (kind <= cnp.NPY_CLONGDOUBLE or kind == cnp.NPY_FLOAT16 or cnp.PyTypeNum_ISUSERDEF(kind)):
+        return NUMPY_EMPTY(shape, descr)
+    for d in range(nd):
+        sizes[d] = shape[d]
+    Py_INCREF(descr)
+    return of_numbers(nd, sizes, <PyArray_Descr*>descr)
 
 
 def kept():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import Child
@@ -60,17 +61,14 @@ MAKERS: dict[str, Callable[[int], Any]] = {
 }
 
 
-# Outputs of these NumPy makes, by this module's handler from a MiB on: that is set for the call.
-BY_NUMPY = ("gufunc",)
-
-
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("n", [16, 17, 33, 65, 300, 600])
 def test_large_ones_begin_a_line_and_own_their_memory(name: str, n: int) -> None:
-    """From 1 KiB on, whatever makes them; smaller ones are NumPy's."""
-    if n < 600 and name in BY_NUMPY:
-        pytest.skip("NumPy makes it")
+    """From 1 KiB on, or a MiB where NumPy makes them, by the handler of this module; smaller ones are NumPy's."""
     made = MAKERS[name](n)
+    if name == "gufunc" and made.nbytes < 1 << 20:
+        assert get_handler_name(made) == "default_allocator"
+        return
     assert made.ctypes.data % 64 == 0
     assert made.flags.owndata
     assert made.base is None
@@ -103,6 +101,20 @@ def test_tracemalloc_sees_them() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", ">f8", "c16", "?", ml_dtypes.bfloat16, "M8[s]", "O", "i4,f8", "3i4"])
+@pytest.mark.parametrize("shape", [(), (0, 5), (3,), (40, 40), (2, 3, 4, 500)])
+def test_fresh_is_empty(dtype: Any, shape: tuple[int, ...]) -> None:
+    """Of every type what np.empty makes; of numbers in this module's memory."""
+    made, want = _outputs.fresh(shape, dtype), np.empty(shape, dtype)
+    assert (made.dtype, made.shape, made.strides) == (want.dtype, want.shape, want.strides)
+    assert (made.flags.owndata, made.flags.carray) == (want.flags.owndata, want.flags.carray)
+    ours = made.nbytes >= 1 << 10 and dtype not in ("M8[s]", "O", "i4,f8", "3i4")
+    assert get_handler_name(made) == ("fastgemm" if ours else "default_allocator")
+    for bad in ((-1, 2), (1 << 40, 1 << 40)):
+        with pytest.raises((ValueError, MemoryError)):
+            _outputs.fresh(bad, dtype)
 
 
 @keeps

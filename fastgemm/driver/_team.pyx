@@ -142,8 +142,8 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
     item.store.alpha_is_one, item.store.beta_kind = True, 0
     item.finish = NULL
     # A store of a part of a vector that reaches into the next page, with lanes that are not stored, takes the CPU's
-    # slow way where that page was never written to (f64 1 x 512 x 2048, two threads, an output that fills a page:
-    # 148 us, so 73).
+    # slow way where that page was never written to (f64 1 x 2048 x 512, two threads, outputs that fill pages:
+    # bench/builds.py 81 us, so 57).
     (item.c + plan.m * item.rs_c * t.real_bytes)[0] = 0
     if own.k > 0 and plan.strips:
         strips(&own, &item, 0, plan.m, 0, plan.width, space)

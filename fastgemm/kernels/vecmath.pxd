@@ -52,7 +52,7 @@ cdef extern from *:
         return (vf32)((i + 127) << 23);
     }
     /* p * 2^n, a normal number as p is: of n + 1.5 * 2^23, whose low bits are n, go to p's exponent. */
-    static inline vf32 raised_f32(vf32 p, vf32 n) { return (vf32)((bits_f32)p + (bits_f32)((plain_f32)n << 23)); }
+    static inline vf32 raised_f32(vf32 p, vf32 n) { return (vf32)((plain_f32)p + ((plain_f32)n << 23)); }
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
     /* x minus the largest whole number that is not above; 0 of infinities. */
     static inline vf32 fraction_f32(vf32 x) { return (vf32)_mm512_reduce_ps((__m512)x, 9); }
