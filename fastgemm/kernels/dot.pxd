@@ -29,10 +29,10 @@ cdef extern from *:
             c[j * step] = (signed char)(int)x;
         }
     }
-    /* The same numbers, in float32 where that is enough.  With u = 2^-24 and |result| < 512 (beyond, it is cut off
-       anyhow) float32 is off by u * (512 + |shift|) for each of sum, shift and result, at most; so a result that
-       lies further from a tie than 4 u (512 + |shift|) is rounded as the double would be.  Of random vectors one
-       in 300 is done once more. */
+    /* The same numbers, in float32 where that is enough.  With u = 2^-24 and |result| <= 256 (beyond, it is cut off
+       anyhow) float32 is off by u * (256 + |shift|) for the sum and, without multiply-adds, its product, u * |shift| for
+       the shift and 128 u for the result, at most; so a result that lies further from a tie than u * (640 + 3 |shift|)
+       is rounded as the double would be.  Of random vectors one in 700 is done once more. */
     static inline vf32 some_f32(const float *p, int n) { return n == FG_SINGLES ? *(const vf32 *)p : part_f32(p, n); }
     static inline vf32 quant_scale(const quant_t *q, Py_ssize_t column, int n) {
         vf32 scale = (vf32){0} + *q->left;
@@ -54,13 +54,14 @@ cdef extern from *:
         const bytes_s8 made = lowest_bytes(lifted);
         if (n == FG_SINGLES) memcpy(c, &made, sizeof made);
         else memcpy(c, &made, n);
-        return larger_of_positive(fraction_of(x, lifted), far);
+        return farther(x, lifted, far);
     }
-    /* How close to a tie results of a column come, beside those `before`. */
-    static inline vf32 doubt_of(vf32 far, vf32 shift, vf32 before) {
-        return larger_of_positive(far + magnitude_f32(shift) * 0x1p-22f, before);
+    /* How close to a tie results of a column come, beside those `before`.  (What is no number is lost on the way to
+       `far`; a scale that is none, or infinite, makes one here.) */
+    static inline vf32 doubt_of(vf32 far, vf32 scale, vf32 shift, vf32 before) {
+        return larger_of_positive(far + (magnitude_f32(shift) * 0x1p-22f + scale * 0), before);
     }
-    static inline int settled(vf32 doubt) { return at_most_f32(doubt, 0.5f - 0x1p-13f); }
+    static inline int settled(vf32 doubt) { return at_most_f32(doubt, 0.5f - 700 * 0x1p-24f); }
     /* n columns of rows of sums.  Their terms are made once for all rows, of which a division is most, unless rows have
        terms of their own. */
     static inline __attribute__((always_inline)) void requantise_columns(
@@ -81,7 +82,7 @@ cdef extern from *:
                 here.zero += q->zero_step;
                 scale = quant_scale(&here, column, n), shift = quant_shift(&here, column, n);
             }
-            if (!settled(doubt_of(quantised(some, scale, shift, low, high, c, n, nothing), shift, nothing)))
+            if (!settled(doubt_of(quantised(some, scale, shift, low, high, c, n, nothing), scale, shift, nothing)))
                 fg_requantise_exactly(q, 0, n, sums, c, 1, row + i, column);
         }
     }
@@ -140,7 +141,7 @@ cdef extern from *:
     vf32 quant_scale(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quant_shift(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quantised(vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char*, int n, vf32 far) nogil
-    vf32 doubt_of(vf32 far, vf32 shift, vf32 before) nogil
+    vf32 doubt_of(vf32 far, vf32 scale, vf32 shift, vf32 before) nogil
     bint settled(vf32 doubt) nogil
     vf32 some_f32(const float*, int n) nogil
     vf32 scaled_i32(vi32, vf32) nogil
