@@ -50,11 +50,11 @@ cdef extern from *:
     static inline vf32 quantised(
             vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char *c, int n, vf32 far) {
         const vf32 exact = __builtin_convertvector((whole_i32)sums, vf32) * scale + shift;
-        const vf32 x = below_f32(above_f32(exact, low), high), lifted = x + 12582912.0f;
+        const vf32 x = below_f32(above_f32(exact, low), high), lift = (vf32){0} + 12582912.0f, lifted = x + lift;
         const bytes_s8 made = lowest_bytes(lifted);
         if (n == FG_SINGLES) memcpy(c, &made, sizeof made);
         else memcpy(c, &made, n);
-        return farther(x, lifted, far);
+        return farther(x, lifted, lift, far);
     }
     /* How close to a tie results of a column come, beside those `before`.  (What is no number is lost on the way to
        `far`; a scale that is none, or infinite, makes one here.) */

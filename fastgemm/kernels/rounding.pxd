@@ -44,21 +44,21 @@ cdef extern from *:
         return (vf32)((x & more) | (y & ~more));
     #endif
     }
-    /* How far from a whole number x is, `lifted` being x + 1.5 * 2^23. */
-    static inline vf32 fraction_of(vf32 x, vf32 lifted) {
+    /* How far from a whole number x is, `lifted` being x + `lift`, which is near 1.5 * 2^23. */
+    static inline vf32 fraction_of(vf32 x, vf32 lifted, vf32 lift) {
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
         return magnitude_f32((vf32)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     #else
-        return magnitude_f32(x - (lifted - 12582912.0f));
+        return magnitude_f32(x - (lifted - lift));
     #endif
     }
     /* How far from whole numbers x and those `before` are at most; where x is no number, those before. */
-    static inline vf32 farther(vf32 x, vf32 lifted, vf32 before) {
+    static inline vf32 farther(vf32 x, vf32 lifted, vf32 lift, vf32 before) {
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
         const __m512 fraction = _mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         return (vf32)_mm512_range_ps(fraction, (__m512)before, 0xb);   /* the larger magnitude */
     #else
-        return larger_of_positive(fraction_of(x, lifted), before);
+        return larger_of_positive(fraction_of(x, lifted, lift), before);
     #endif
     }
     #endif

@@ -55,19 +55,20 @@ cdef extern from *:
         const row_bits near = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
         *(row_bf16 *)p = __builtin_convertvector((near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan), row_bf16);
     }
-    /* Bytes of x / scale.  A product with 1 / scale differs from the division by less than 256 * 3 * 2^-24, so `near`
-       takes the product and returns how far from whole numbers it was, and what came `before`, at most: where that is
-       nearer to a tie (`sure`, of several vectors at once) they are made again, `exact`.  NaN is never sure, and 0.
-       The limits are whole numbers, so what is cut before it is rounded is what is cut after it. */
+    /* Bytes of x / scale.  A product with 1 / scale, or with share / scale where x is another number times that share,
+       differs from the division by less than 256 * 5 * 2^-24 = 7.7e-5, so `near` takes the product and returns how far
+       from whole numbers it was, and what came `before`, at most: where that is nearer to a tie (`sure`, of several
+       vectors at once) they are made again, `exact`.  NaN is never sure, and 0.  The limits are whole numbers, so what
+       is cut before it is rounded is what is cut after it. */
     #define FASTGEMM_BYTES_OF(S, LOW, HIGH) \\
     static inline vf32 between_##S(vf32 q, float zero) { \\
         return below_f32(above_f32(q, (vf32){0} + (LOW - zero)), (vf32){0} + (HIGH - zero)); \\
     } \\
     static inline vf32 near_##S(char *p, vf32 v, int n, float inverse, float zero, vf32 before) { \\
-        const vf32 q = between_##S(v * inverse, zero), lifted = q + 12582912.0f; \\
-        const bytes_s8 made = lowest_bytes((vf32)((whole_i32)lifted + (int)zero)); \\
+        const vf32 q = between_##S(v * inverse, zero), lift = (vf32){0} + (12582912.0f + zero), lifted = q + lift; \\
+        const bytes_s8 made = lowest_bytes(lifted); \\
         memcpy(p, &made, n); \\
-        return larger_of_positive(fraction_of(q, lifted), before); \\
+        return larger_of_positive(fraction_of(q, lifted, lift), before); \\
     } \\
     static inline void exact_##S(char *p, vf32 v, int n, float scale, float zero) { \\
         const vf32 q = between_##S(v / scale, zero), lifted = q + 12582912.0f; \\
