@@ -83,10 +83,10 @@ def measured(columns: Sequence[int], sample: float) -> dict[str, float]:
 
 def process(tree: Path, options: argparse.Namespace) -> dict[str, float]:
     """Return what a new process of a build measures."""
-    command = [sys.executable, __file__, "--raw", "--sample", str(options.sample), "--columns", *map(str, options.columns)]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(tree)}, stdout=subprocess.PIPE, text=True, check=True
-    )
+    command = [sys.executable, __file__, "--raw", "--sample", str(options.sample)]
+    command += ["--columns", *map(str, options.columns)]
+    within = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=within, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 

@@ -30,9 +30,9 @@ cdef extern from *:
         }
     }
     /* The same numbers, in float32 where that is enough.  With u = 2^-24 and |result| <= 256 (beyond, it is cut off
-       anyhow) float32 is off by u * (256 + |shift|) for the sum and, without multiply-adds, its product, u * |shift| for
-       the shift and 128 u for the result, at most; so a result that lies further from a tie than u * (640 + 3 |shift|)
-       is rounded as the double would be.  Of random vectors one in 700 is done once more. */
+       anyhow) float32 is off by u * (256 + |shift|) for the sum and, without multiply-adds, as much for its product,
+       u * |shift| for the shift and 128 u for the result, at most; so a result that lies further from a tie than
+       u * (640 + 3 |shift|) is rounded as the double would be.  Of random vectors one in 700 is done once more. */
     static inline vf32 some_f32(const float *p, int n) { return n == FG_SINGLES ? *(const vf32 *)p : part_f32(p, n); }
     static inline vf32 quant_scale(const quant_t *q, Py_ssize_t column, int n) {
         vf32 scale = (vf32){0} + *q->left;
