@@ -1,20 +1,21 @@
-"""Fresh outputs: memory that begins a line, is at hand where it is small, and given back lazily where it is large.
+"""Fresh outputs: memory that begins a line, and is at hand when they are dropped.
 
 NumPy's arrays begin 16 bytes behind a line, so that every vector that is stored takes two (f32 784 x 4800 x 32 into an
 output that begins a line 1.1, 255 x 2048 x 16 1.05 on Zen 5).  To ask malloc for those above a KiB, and to give them
 back, takes as long as a small product: what a fresh output costs more than one that is given fell from 88 to 46 ns for
-32 x 32 float32, from 130 to 75 for 64 x 64.  And from 32 MiB on, malloc fetches an array's pages from the system and
-returns them when it is dropped: clearing them takes as long as a product of few steps (6308 x 1600 x 32, 40 MB,
-92 GFLOP/s, and 160 into memory that is there).
+32 x 32 float32, from 130 to 75 for 64 x 64.  Of a program that holds a few larger ones at a time, malloc returns the
+last to the system and fetches them again, whose pages are cleared first: a layer with its relu and two more, of 1 MiB
+each, take 2.8 times as long for it, of 30 MiB 1.3 times (bench/outputs.py).  And from 32 MiB on it does so with every
+array (6308 x 1600 x 32, 40 MB, 92 GFLOP/s, and 160 into memory that is there).
 
 So outputs of `OWN_FROM` bytes and more have a memory handler of their own (NEP 49), as a program may set one: the
 arrays own their memory like all arrays, can be resized, and are seen by tracemalloc.  A few dropped blocks of each
-size up to `SMALL_TO` stay for the next output, as NumPy keeps those below a KiB.  Blocks of `KEPT_FROM` bytes and more
-stay for the next output of about their size: the latest `KEPT` of them, up to a number of bytes in all, and told to the
-system as free (MADV_FREE), so that it takes their pages where it needs some, before it would swap or end a process.
-Where it cannot be told so, or the address space of the process is limited, those are given back at once; in builds
-without a GIL (handlers are called with it held) and under AddressSanitizer all are.  A handler that the program has set
-is asked instead of this one.
+size up to `SMALL_TO` stay for the next output, as NumPy keeps those below a KiB.  Of larger ones the latest `KEPT`
+stay for the next of about their size, up to a number of bytes in all; those of `LAZY_FROM` bytes and more are told to
+the system as free (MADV_FREE), so that it takes their pages where it needs some, before it would swap or end a process.
+Where it cannot be told so, or the address space of the process is limited, larger ones are given back at once; in
+builds without a GIL (handlers are called with it held) and under AddressSanitizer all are.  A handler that the program
+has set is asked instead of this one.
 """
 
 from cpython.object cimport PyObject, PyTypeObject
@@ -46,16 +47,19 @@ cdef extern from *:
     #define FG_KEEPS 1
     #endif
     #if defined(__linux__) && defined(MADV_FREE) && FG_KEEPS
+    static int fg_room(void) {
+        struct rlimit room;
+        return getrlimit(RLIMIT_AS, &room) == 0 && room.rlim_cur == RLIM_INFINITY;
+    }
     /* Whole huge pages only: a part of one would be split. */
     static int fg_lazily(char *data, size_t bytes) {
         const uintptr_t huge = (uintptr_t)2 << 20;
         uintptr_t first = ((uintptr_t)data + huge - 1) / huge * huge, last = ((uintptr_t)data + bytes) / huge * huge;
-        struct rlimit room;
-        if (getrlimit(RLIMIT_AS, &room) || room.rlim_cur != RLIM_INFINITY) return 0;
         return first < last && madvise((void *)first, last - first, MADV_FREE) == 0;
     }
     static double fg_memory(void) { return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE); }
     #else
+    static int fg_room(void) { return 0; }
     static int fg_lazily(char *data, size_t bytes) { (void)data; (void)bytes; return 0; }
     static double fg_memory(void) { return 0; }
     #endif
@@ -79,6 +83,8 @@ cdef extern from *:
     """
     # Tell the system that it may take the pages of a block that is kept; False where it may not be kept.
     bint fg_lazily(char* data, size_t bytes) noexcept nogil
+    # Whether the address space of the process is unlimited.
+    bint fg_room() noexcept nogil
     double fg_memory() noexcept nogil
     void fg_hugely(char* data, size_t bytes) noexcept nogil
     bint FG_KEEPS
@@ -127,8 +133,8 @@ cdef enum:
     SMALL_TO = 64           # KiB: of each number of them up to this so many blocks stay, 8 MiB in all at most
     AT_HAND = 4
     HUGE_FROM = 1 << 22     # as NumPy
-    KEPT_FROM = 32 << 20    # glibc keeps smaller ones itself
-    KEPT = 4
+    LAZY_FROM = 8 << 20     # no slower from there on (bench/outputs.py); at most KEPT times as much is kept without
+    KEPT = 8
     MOST_KEPT = 1 << 30     # bytes in all, by default; or a sixteenth of the memory where that is less
 
 NAME = "FASTGEMM_KEEP_MIB"
@@ -212,7 +218,7 @@ cdef void give(void* data) noexcept nogil:
             memmove(&SMALL[i][0], &SMALL[i][1], SMALLS[i] * sizeof(char*))
         SMALL[i][SMALLS[i]] = <char*>data
         SMALLS[i] += 1
-    elif KEPT_FROM <= capacity <= LIMIT and fg_lazily(<char*>data, capacity):
+    elif capacity <= LIMIT and fg_room() and (capacity < LAZY_FROM or fg_lazily(<char*>data, capacity)):
         leave(KEPT - 1, LIMIT - capacity)
         BLOCKS[COUNT] = <char*>data
         COUNT += 1
