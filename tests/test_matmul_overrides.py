@@ -179,6 +179,7 @@ def test_attribute(name: str) -> None:
     assert getattr(fastgemm.matmul, name) == getattr(np.matmul, name)
 
 
+@pytest.mark.skipif(not hasattr(np.matmul, "__signature__"), reason="ufuncs of NumPy 2.0 have no signature object")
 def test_signature_object() -> None:
     assert isinstance(fastgemm.matmul.__signature__, inspect.Signature)
     assert inspect.signature(fastgemm.matmul) == inspect.signature(np.matmul)

@@ -158,6 +158,10 @@ def test_einsum_of_narrow_dtypes() -> None:
             assert np.array_equal(fastgemm.einsum("xij,jk,kl->il", a, np.eye(3), np.eye(3), optimize=optimize), want)
 
 
+# NumPy 2.0 makes an array without axes of an optimised sum to a number, its successors a scalar.
+LEAVES_ARRAYS = isinstance(np.einsum(",,", *[np.array(2.0)] * 3, optimize=True), np.ndarray)
+
+
 @hypothesis.settings(deadline=None, max_examples=300, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(sums(), st.sampled_from((True, "greedy", "optimal", ("greedy", 50))))
 def test_einsum_optimized(case: tuple[str, list[np.ndarray]], optimize: Any) -> None:
@@ -167,7 +171,7 @@ def test_einsum_optimized(case: tuple[str, list[np.ndarray]], optimize: Any) -> 
     got = outcome(lambda f: f(text, *arrays, optimize=optimize), fastgemm.einsum)
     assert got.error == want.error
     if want.error is None:
-        assert type(got.result) is type(want.result)
+        assert type(got.result) is type(want.result) or (np.ndim(want.result) == 0 and LEAVES_ARRAYS)
         assert got.result.dtype == want.result.dtype
         np.testing.assert_array_equal(got.result, want.result)
 
@@ -365,6 +369,8 @@ def test_explicit_path() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_floating_point_errors(name: str) -> None:
     """They are reported under the name that NumPy gives, and for einsum's single loop not at all."""
+    if not outcome(lambda f: f(np.full((3, 3), np.inf), np.zeros((3, 3))), np.dot).warned:
+        pytest.skip("the dot of this NumPy (2.0) reports none")
     before = ("ij,jk",) if name == "einsum" else ()
     after = (1,) if name == "tensordot" else ()
     for size in (3, 40):
