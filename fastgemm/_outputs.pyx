@@ -11,10 +11,11 @@ array (6308 x 1600 x 32, 40 MB, 92 GFLOP/s, and 160 into memory that is there).
 So outputs of `OWN_FROM` bytes and more have a memory handler of their own (NEP 49), as a program may set one: the
 arrays own their memory like all arrays, can be resized, and are seen by tracemalloc.  A few dropped blocks of each
 size up to `SMALL_TO` stay for the next output, as NumPy keeps those below a KiB.  Of larger ones the latest `KEPT`
-stay for the next of about their size, up to a number of bytes in all; those of `LAZY_FROM` bytes and more are told to
-the system as free (MADV_FREE), so that it takes their pages where it needs some, before it would swap or end a process.
-Where it cannot be told so, or the address space of the process is limited, larger ones are given back at once; in
-builds without a GIL (handlers are called with it held) and under AddressSanitizer all are.  A handler that the program
+stay for the next of about their size, up to a number of bytes in all; beyond `HOT` bytes the oldest are told to the
+system as free (MADV_FREE), so that it takes their pages where it needs some, before it would swap or end a process.
+(Not all of them: to tell it, and to write to such pages again, takes 8 % of a product of 30 MiB.)  Where it cannot be
+told so those are given back, and where the address space of the process is limited all larger ones at once; in builds
+without a GIL (handlers are called with it held) and under AddressSanitizer small ones too.  A handler that the program
 has set is asked instead of this one.
 """
 
@@ -133,8 +134,8 @@ cdef enum:
     SMALL_TO = 64           # KiB: of each number of them up to this so many blocks stay, 8 MiB in all at most
     AT_HAND = 4
     HUGE_FROM = 1 << 22     # as NumPy
-    LAZY_FROM = 8 << 20     # no slower from there on (bench/outputs.py); at most KEPT times as much is kept without
     KEPT = 8
+    HOT = 64 << 20          # bytes, about what glibc keeps
     MOST_KEPT = 1 << 30     # bytes in all, by default; or a sixteenth of the memory where that is less
 
 NAME = "FASTGEMM_KEEP_MIB"
@@ -144,6 +145,7 @@ cdef double MOST = 1 << 62  # bytes
 
 cdef struct header_t:
     size_t capacity
+    bint lazy               # the system may take its pages
 
 cdef char* SMALL[SMALL_TO + 1][AT_HAND]
 cdef int SMALLS[SMALL_TO + 1]
@@ -171,6 +173,27 @@ cdef void leave(int blocks, size_t bytes) noexcept nogil:
     # Give back the oldest until so few blocks, of so few bytes in all, are left.
     while COUNT > blocks or BYTES > bytes:
         fg_release(taken_out(0) - LINE)
+
+
+cdef void cool() noexcept nogil:
+    # Tell the system of the oldest, until all that it does not know of are HOT bytes or fewer.
+    cdef size_t hot = 0, capacity
+    cdef header_t* header
+    cdef int i
+    for i in range(COUNT):
+        header = <header_t*>(BLOCKS[i] - LINE)
+        hot += 0 if header.lazy else header.capacity
+    i = 0
+    while hot > HOT:
+        header = <header_t*>(BLOCKS[i] - LINE)
+        if not header.lazy:
+            capacity = header.capacity
+            hot -= capacity
+            header.lazy = fg_lazily(BLOCKS[i], capacity)
+            if not header.lazy:
+                fg_release(taken_out(i) - LINE)
+                continue
+        i += 1
 
 
 cdef void* take(size_t bytes) noexcept nogil:
@@ -218,11 +241,13 @@ cdef void give(void* data) noexcept nogil:
             memmove(&SMALL[i][0], &SMALL[i][1], SMALLS[i] * sizeof(char*))
         SMALL[i][SMALLS[i]] = <char*>data
         SMALLS[i] += 1
-    elif capacity <= LIMIT and fg_room() and (capacity < LAZY_FROM or fg_lazily(<char*>data, capacity)):
+    elif capacity <= LIMIT and fg_room():
         leave(KEPT - 1, LIMIT - capacity)
+        (<header_t*>(<char*>data - LINE)).lazy = False
         BLOCKS[COUNT] = <char*>data
         COUNT += 1
         BYTES += capacity
+        cool()
     else:
         fg_release(<char*>data - LINE)
 
