@@ -12,27 +12,27 @@ again in the next: clearing pages takes longer than the product.  Three steps, o
     layers   x = a @ b; np.maximum(x, 0, out=x); (x @ w) @ b
 
 by NumPy, by fastgemm that keeps nothing (FASTGEMM_KEEP_MIB=0), and by fastgemm.  Each of the three is a process of its
-own, by turns; the median sample counts, the ratios are speed over NumPy's and over that of the second.
+own, by turns; the median sample of the best process counts, the ratios are speed over NumPy's and over that of the
+second.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import progress
+import children
 import stats
 
 WIDE, NARROW = 256, 64
-SIDES = {"NumPy": None, "keeps nothing": "0", "fastgemm": ""}
+# And what FASTGEMM_KEEP_MIB says.
+SIDES = {"NumPy": "", "keeps nothing": "0", "fastgemm": ""}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -90,40 +90,24 @@ def measured(options: argparse.Namespace) -> dict[str, list[float]]:
     return found
 
 
-def process(side: str, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return what a new process measures."""
-    command = [sys.executable, __file__, "--of", side, "--threads", str(options.threads)]
-    command += ["--calls", str(options.calls), "--mib", *map(str, options.mib)]
-    within = {**os.environ, "OPENBLAS_NUM_THREADS": str(options.threads), "FASTGEMM_KEEP_MIB": SIDES[side] or ""}
-    done = subprocess.run(command, env=within, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, list[float]] = json.loads(done.stdout)
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where a process fails."""
+    """Print the table."""
     options = parser().parse_args(arguments)
     if options.of:
         print(json.dumps(measured(options)))
         return 0
-    runs: dict[str, list[dict[str, list[float]]]] = {side: [] for side in SIDES}
-    try:
-        with progress.bar("outputs", options.rounds * len(SIDES)) as bar:
-            for turn in range(options.rounds):
-                for side in list(SIDES)[:: -1 if turn % 2 else 1]:
-                    bar.step(side)
-                    runs[side].append(process(side, options))
-    except subprocess.CalledProcessError as error:
-        print(f"a process failed: exit code {error.returncode}", file=sys.stderr)
-        return 1
+    asked = ["--threads", str(options.threads), "--calls", str(options.calls), "--mib", *map(str, options.mib)]
+    sides = {
+        side: (["--of", side, *asked], {"OPENBLAS_NUM_THREADS": str(options.threads), "FASTGEMM_KEEP_MIB": kept})
+        for side, kept in SIDES.items()
+    }
+    runs = children.by_turns("outputs", __file__, options.rounds, sides)
     table = []
     for name in runs["NumPy"][0]:
         best = {side: min(run[name] for run in of) for side, of in runs.items()}
-        row = [name]
-        for side in SIDES:
-            row += [f"{best[side][0] * 1e6:.0f}", f"{best[side][1]:.0f}"]
-        ours = best["fastgemm"][0]
-        table.append([*row, stats.number(best["NumPy"][0] / ours), stats.number(best["keeps nothing"][0] / ours)])
+        ours, figures = best["fastgemm"][0], [(seconds * 1e6, pages) for seconds, pages in best.values()]
+        ratios = [stats.number(best[side][0] / ours) for side in ("NumPy", "keeps nothing")]
+        table.append([name, *(f"{figure:.0f}" for both in figures for figure in both), *ratios])
     heads = [part for side in SIDES for part in (f"{side}, us", "pages")]
     print(stats.table(["step", *heads, "times NumPy", "by keeping"], table))
     return 0

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import progress
+import children
 import stats
 import timing
 
@@ -81,33 +79,16 @@ def measured(columns: Sequence[int], sample: float) -> dict[str, float]:
     return best
 
 
-def process(tree: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Return what a new process of a build measures."""
-    command = [sys.executable, __file__, "--raw", "--sample", str(options.sample)]
-    command += ["--columns", *map(str, options.columns)]
-    within = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run(command, env=within, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where a build does not run."""
+    """Print the table."""
     options = parser().parse_args(arguments)
     if options.raw:
         print(json.dumps(measured(options.columns, options.sample)))
         return 0
     trees = [HERE] if options.other is None else [HERE, options.other.resolve()]
-    runs: list[list[dict[str, float]]] = [[] for _ in trees]
-    try:
-        with progress.bar("rows", options.rounds * len(trees)) as bar:
-            for turn in range(options.rounds):
-                for at in range(len(trees)) if turn % 2 else reversed(range(len(trees))):
-                    bar.step(str(trees[at]))
-                    runs[at].append(process(trees[at], options))
-    except subprocess.CalledProcessError as error:
-        print(f"a build does not run: exit code {error.returncode}", file=sys.stderr)
-        return 1
+    asked = ["--raw", "--sample", str(options.sample), "--columns", *map(str, options.columns)]
+    sides = {str(tree): (asked, {"PYTHONPATH": str(tree)}) for tree in trees}
+    runs = list(children.by_turns("rows", __file__, options.rounds, sides).values())
     table = []
     for name in runs[0][0]:
         times = [[run[name] for run in of] for of in runs]
