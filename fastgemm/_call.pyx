@@ -13,7 +13,6 @@ from numpy cimport npy_intp
 from fastgemm.driver._plan cimport Plan, cache_get, cache_put, counting, generation, key_t, problem_of
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
-from fastgemm.driver.abi cimport special_t
 from fastgemm.driver.structs cimport call_t, letter, plan_t, special_takes
 
 from fastgemm import dispatch, kernels, numpy_types, problem, registry
@@ -168,18 +167,6 @@ cdef enum:
     REMEMBERED_BITS = 4         # the logarithm of how many a thread keeps
     REMEMBERED_BYTES = 1024     # of each
 
-cdef struct form_t:
-    # What a plan depends on: all of a call but the addresses.
-    unsigned long long kind     # dtype, threads, generation
-    npy_intp m, n, k, a_rows, a_cols, b_rows, b_cols, c_rows, c_cols
-
-cdef struct remembered_t:
-    form_t form
-    int way             # as `describe` returned it
-    const special_t* special    # the plan's, where it takes the call
-    call_t call         # of which the addresses are the last call's
-    plan_t plan
-
 cdef extern from *:
     """
     static __thread __attribute__((aligned(64))) char fg_remembered[16][1024];
@@ -201,22 +188,41 @@ cdef inline remembered_t* kept(form_t* form, int code, npy_intp m, npy_intp n, n
     return <remembered_t*>fg_remembered[mixed >> (64 - REMEMBERED_BITS)]
 
 
-cdef bint again(int code, npy_intp m, npy_intp n, npy_intp k,
-                const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+cdef inline remembered_t* same_form(int code, npy_intp m, npy_intp n, npy_intp k,
+                                    const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
     cdef form_t form
     cdef remembered_t* found = kept(&form, code, m, n, k, a, b, c)
     cdef const form_t* other = &found.form
     if ((form.kind ^ other.kind) | (form.m ^ other.m) | (form.n ^ other.n) | (form.k ^ other.k)
             | (form.a_rows ^ other.a_rows) | (form.a_cols ^ other.a_cols) | (form.b_rows ^ other.b_rows)
             | (form.b_cols ^ other.b_cols) | (form.c_rows ^ other.c_rows) | (form.c_cols ^ other.c_cols)):
-        return False
-    cdef char* left = a.data if found.way == 1 else b.data
-    cdef char* right = b.data if found.way == 1 else a.data
-    if found.special != NULL:
-        found.special.run(1, left, 0, right, 0, c.data, 0)
-        return True
-    found.call.a, found.call.b, found.call.c = left, right, c.data
-    return run_plan(&found.plan, &found.call) == 0
+        return NULL
+    return found
+
+
+cdef inline int by_it(remembered_t* known, const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+    cdef char* left = a.data if known.way == 1 else b.data
+    cdef char* right = b.data if known.way == 1 else a.data
+    if known.special != NULL:
+        known.special.run(1, left, 0, right, 0, c.data, 0)
+        return 0
+    known.call.a, known.call.b, known.call.c = left, right, c.data
+    return run_plan(&known.plan, &known.call)
+
+
+cdef remembered_t* remembered(int code, npy_intp m, npy_intp n, npy_intp k,
+                              const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+    return same_form(code, m, n, k, a, b, c)
+
+
+cdef int repeat(remembered_t* known, const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+    return by_it(known, a, b, c)
+
+
+cdef bint again(int code, npy_intp m, npy_intp n, npy_intp k,
+                const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+    cdef remembered_t* found = same_form(code, m, n, k, a, b, c)
+    return found != NULL and by_it(found, a, b, c) == 0
 
 
 cdef void remember(int code, npy_intp m, npy_intp n, npy_intp k, const operand_t* a, const operand_t* b,

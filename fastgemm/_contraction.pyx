@@ -10,7 +10,7 @@ from numpy cimport npy_intp
 
 cimport numpy as cnp
 
-from fastgemm._call cimport CODES, RELEASE_GIL, TYPES, disjoint, make_ready
+from fastgemm._call cimport CODES, TYPES, disjoint, lets_go, make_ready
 from fastgemm._gufunc cimport taken
 from fastgemm._outputs cimport empty
 from fastgemm.float_errors cimport clear_flags, report_flags
@@ -96,7 +96,7 @@ def plain_dot(x1, x2, out, bint transposed, const char* name):
     args[0], args[1], args[2] = cnp.PyArray_BYTES(a), cnp.PyArray_BYTES(b), cnp.PyArray_BYTES(c)
     clear_flags()
     # As floats: the product of the sizes may leave an npy_intp.
-    if <double>dims[1] * <double>dims[2] * <double>dims[3] > RELEASE_GIL:
+    if lets_go(<double>dims[1] * <double>dims[2] * <double>dims[3]):
         with nogil:
             done = taken(code, args, dims, steps)
     else:

@@ -3,7 +3,7 @@
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm._call cimport CODES, NO_MEMORY, RELEASE_GIL, describe, execute, make_ready, matrix, operand_t
+from fastgemm._call cimport CODES, NO_MEMORY, describe, execute, lets_go, make_ready, matrix, operand_t
 from fastgemm.driver._plan cimport followed, key_t
 from fastgemm.driver.abi cimport epilogue_t, finish_t
 from fastgemm.driver.structs cimport call_t
@@ -29,7 +29,7 @@ cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, np
         call.finish, call.terms = finish, terms
         if finish != NULL:
             call.store.fused = (<const epilogue_t*>terms).fused
-    if <double>m * <double>n * <double>k > RELEASE_GIL:
+    if lets_go(<double>m * <double>n * <double>k):
         with nogil:
             failed = execute(&key, &call)
             if later and failed == 0:

@@ -15,8 +15,8 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport (
-    CODES, FLOATS, NO_KERNEL, READY, RELEASE_GIL, TYPES, again, apart, describe, disjoint, execute, fold, make_ready,
-    operand_t, remember,
+    CODES, FLOATS, NO_KERNEL, READY, REMEMBERED, TYPES, again, apart, describe, disjoint, execute, fold, lets_go,
+    make_ready, operand_t, remember, remembered, remembered_t, repeat,
 )
 from fastgemm._outputs cimport ALIGNED_FROM, by_it, empty
 from fastgemm._packed cimport Right, quick
@@ -130,13 +130,29 @@ cdef inline object fast(object x1, object x2, object out, object asked):
     if floats:
         clear_flags()
     # As floats: the product of the sizes may leave an npy_intp.
-    if batch > 1 or <double>m * <double>n * <double>k > RELEASE_GIL or not again(code, m, n, k, &oa, &ob, &oc):
+    cdef double products = <double>m * <double>n * <double>k
+    if batch > 1 or not repeated(products, code, m, n, k, &oa, &ob, &oc):
         if described(code, m, n, k, batch, &oa, &ob, &oc, steps, strides_c[0] if nd else 0,
                      type_num == cnp.NPY_UBYTE, cnp.PyArray_TYPE(b) == cnp.NPY_UBYTE):
             return None
     if floats:
         report_flags(b"matmul")
     return c if nd else cnp.PyArray_ToScalar(cnp.PyArray_DATA(c), c)
+
+
+cdef inline bint repeated(double products, int code, npy_intp m, npy_intp n, npy_intp k,
+                          const operand_t* a, const operand_t* b, const operand_t* c):
+    # Whether C is computed, as before.
+    cdef remembered_t* known
+    cdef int failed
+    if not lets_go(products):
+        return products <= REMEMBERED and again(code, m, n, k, a, b, c)
+    known = remembered(code, m, n, k, a, b, c) if products <= REMEMBERED else NULL
+    if known == NULL:
+        return False
+    with nogil:
+        failed = repeat(known, a, b, c)
+    return failed == 0
 
 
 cdef int described(int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
@@ -157,12 +173,13 @@ cdef int described(int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,
         offsets[way - 1].is_unsigned, offsets[2 - way].is_unsigned = left_unsigned, right_unsigned
         call.offsets = offsets
         call.store.appended = appended(False, offsets[0].is_unsigned, False, offsets[1].is_unsigned)
-    if <double>m * <double>n * <double>k * <double>batch > RELEASE_GIL:
+    cdef double products = <double>m * <double>n * <double>k * <double>batch
+    if lets_go(products):
         with nogil:
             failed = execute(&key, &call)
-        return failed
-    failed = execute(&key, &call)
-    if failed == 0 and batch == 1 and code != BYTES:
+    else:
+        failed = execute(&key, &call)
+    if failed == 0 and batch == 1 and products <= REMEMBERED and code != BYTES:
         remember(code, m, n, k, a, b, c, way, &call, &key)
     return failed
 

@@ -12,7 +12,7 @@ cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport (
-    CODES, FLOATS, MAX_CODES, NO_MEMORY, RELEASE_GIL, TYPES, disjoint, make_ready, matrix, operand_t,
+    CODES, FLOATS, MAX_CODES, NO_MEMORY, TYPES, disjoint, lets_go, make_ready, matrix, operand_t,
 )
 from fastgemm._outputs cimport empty
 from fastgemm._rows cimport NPY_HALF, row_for
@@ -154,7 +154,7 @@ cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const o
         offsets[0] = offset_a[0]
         call.offsets = offsets
         call.store.appended = appended(offset_a.zero != NULL, offset_a.is_unsigned, b.zero is not None, b.is_unsigned)
-    if <double>m * <double>b.n * <double>b.k > RELEASE_GIL:
+    if lets_go(<double>m * <double>b.n * <double>b.k):
         with nogil:
             failed = run_plan(&plan, &call)
     else:

@@ -12,7 +12,7 @@ from oracle import integers
 import fastgemm
 from fastgemm.driver import _plan
 
-SIZES = (1, 2, 3, 7, 8, 16, 31)
+SIZES = (1, 2, 3, 7, 8, 16, 31, 65)  # 31 x 31 x 65 and more let the GIL go, if there is another Python thread
 CHARS = "?bhilBHILefdFD"
 
 
@@ -65,9 +65,15 @@ def test_overlap_is_seen() -> None:
         assert np.array_equal(fastgemm.matmul(square, b, square), want)
 
 
-def test_another_plan_is_taken_up() -> None:
+@pytest.mark.parametrize("size", [5, 60, 128])
+def test_another_plan_is_taken_up(size: int) -> None:
     """When plans are forgotten or the number of threads changes, so is what threads remember."""
-    a = integers((5, 5), "f", 5)
+    with fastgemm.threads(1):
+        another_plan_is_taken_up(integers((size, size), "f", 5))
+
+
+def another_plan_is_taken_up(a: np.ndarray) -> None:
+    """Forget the plans of a product of a thread that remembers it."""
     fastgemm.matmul(a, a)
     fastgemm.matmul(a, a)
     _plan.take_counts()
@@ -81,7 +87,7 @@ def test_another_plan_is_taken_up() -> None:
         for _ in range(4):
             fastgemm.matmul(a, a)
         (counted,) = _plan.take_counts()
-        assert (counted[0].m, counted[0].dtype, counted[1]) == (5, "f32", 3)
+        assert (counted[0].m, counted[0].dtype, counted[1]) == (len(a), "f32", 3)
     finally:
         _plan.count_calls(False)
 
@@ -91,7 +97,7 @@ def test_every_thread_has_its_own() -> None:
     problems = [
         (integers((m, k), char, m), integers((k, n), char, n))
         for char in "fdi"
-        for m, n, k in itertools.product((4, 8, 12), repeat=3)
+        for m, n, k in itertools.product((4, 12, 50), repeat=3)
     ]
     wanted = [np.matmul(a, b) for a, b in problems]
 
