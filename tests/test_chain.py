@@ -126,6 +126,50 @@ def test_softmax_ends_in_every_part_of_a_row(tier: registry.Isa, columns: int, m
         np.testing.assert_allclose(out, want / want.sum(1, keepdims=True), rtol=1e-6)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("scale", [0.125, 1.7, -3.3])
+def test_softmax_far_from_zero(tier: registry.Isa, scale: float, masked: bool) -> None:
+    """Rows that lie anywhere lose no more than their own digits: below and above where rounding is told apart."""
+    spread = normal((40, 77), "f4", 5) * np.float32(4) / np.float32(abs(scale))
+    levels = np.float32([0, 1, 77, 500, 1e3, 4e3, 5.5e3, 5.8e3, 9e3, 7e4])
+    x = spread + np.tile(np.concatenate([levels, -levels]), 2)[:, None].astype("f4") / np.float32(abs(scale))
+    out, mask = np.empty_like(x), normal((77,), "f4", 6)
+    used = {"mask": Ref(2, F4, column=4)} if masked else {}
+    member = Rows("softmax", 77, ref(0, x), ref(1, out), {"scale": scale}, used)
+    Chain([member], (1,), 40, 40).run([x, out, mask])
+    numbers = x.astype("f8") * np.float64(np.float32(scale)) + (mask if masked else 0)
+    want = np.exp(numbers - numbers.max(1, keepdims=True))
+    want /= want.sum(1, keepdims=True)
+    # With a mask the scaled sum, and maybe the product, is rounded to float32.
+    lost = 3 * np.spacing(np.abs(numbers).max(1, keepdims=True).astype("f4")) if masked else 0
+    assert np.all(np.abs(out - want) <= want * (1e-5 + lost) + 1e-30)
+    np.testing.assert_allclose(out.sum(1, dtype="f8"), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["s8", "u8"])
+@pytest.mark.parametrize("zero", [0, 5, 127])
+def test_shares_beyond_a_byte(tier: registry.Isa, kind: str, zero: int) -> None:
+    """Shares that a byte cannot hold are the largest byte, however small the scale, and those of NaN are zero."""
+    x = np.float32([[0, 0, 0, 9], [1, 2, 3, 4], [0, np.nan, 0, 0], [-99, 0, -3, -1]]).repeat(9, axis=1)
+    dtype = registry.ROW_TYPES[kind]
+    for scale in (1 / 255, 1e-3, 1e-20, 1e-38, 1.0, 1e30):
+        out = np.empty(x.shape, dtype)
+        members = [
+            Rows("cast", 36, ref(0, x), scratch(36)),
+            Rows("softmax", 36, scratch(36), ref(1, out, scale=scale, zero=zero)),
+        ]
+        Chain(members, (1,), 4, 4, 4 * 36 * 4).run([x, out])
+        with np.errstate(invalid="ignore"):
+            want = np.exp(x.astype("f8") - x.max(1, keepdims=True))
+            want /= want.sum(1, keepdims=True)
+            nearest = stored(want, dtype, scale, zero)
+        live = np.arange(4) != 2
+        # Below what float32 holds numbers may be zero.
+        counts = live[:, None] & ((want > 1e-30) | (want / scale < 0.1))
+        assert np.abs(out.astype(int) - nearest.astype(int))[counts].max() <= 1
+        assert np.all(out[2] == 0)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_layers(tier: registry.Isa, packed: bool) -> None:
     """An MLP over row blocks: bits are those of `linear` where nothing cuts k."""

@@ -54,7 +54,7 @@ cdef extern from *:
         const bytes_s8 made = lowest_bytes(lifted);
         if (n == FG_SINGLES) memcpy(c, &made, sizeof made);
         else memcpy(c, &made, n);
-        return farther(x, lifted, lift, far);
+        return larger_magnitude(fraction_of(x, lifted, lift), far);
     }
     /* How close to a tie results of a column come, beside those `before`.  (What is no number is lost on the way to
        `far`; a scale that is none, or infinite, makes one here.) */

@@ -44,21 +44,20 @@ cdef extern from *:
         return (vf32)((x & more) | (y & ~more));
     #endif
     }
-    /* How far from a whole number x is, `lifted` being x + `lift`, which is near 1.5 * 2^23. */
-    static inline vf32 fraction_of(vf32 x, vf32 lifted, vf32 lift) {
+    /* The larger of x's magnitude and one of `before`.  (Where x is NaN it may be lost.) */
+    static inline vf32 larger_magnitude(vf32 x, vf32 before) {
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
-        return magnitude_f32((vf32)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        return (vf32)_mm512_range_ps((__m512)x, (__m512)before, 0xb);
     #else
-        return magnitude_f32(x - (lifted - lift));
+        return larger_of_positive(magnitude_f32(x), before);
     #endif
     }
-    /* How far from whole numbers x and those `before` are at most; where x is no number, those before. */
-    static inline vf32 farther(vf32 x, vf32 lifted, vf32 lift, vf32 before) {
+    /* x less the nearest whole number, `lifted` being x + `lift`, which is near 1.5 * 2^23. */
+    static inline vf32 fraction_of(vf32 x, vf32 lifted, vf32 lift) {
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
-        const __m512 fraction = _mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        return (vf32)_mm512_range_ps(fraction, (__m512)before, 0xb);   /* the larger magnitude */
+        return (vf32)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     #else
-        return larger_of_positive(fraction_of(x, lifted, lift), before);
+        return x - (lifted - lift);
     #endif
     }
     #endif

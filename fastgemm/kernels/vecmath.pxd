@@ -56,11 +56,8 @@ cdef extern from *:
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
     /* x minus the largest whole number that is not above; 0 of infinities. */
     static inline vf32 fraction_f32(vf32 x) { return (vf32)_mm512_reduce_ps((__m512)x, 9); }
-    /* p times 2 to the power of that whole number, and zero where x is below the least. */
-    static inline vf32 scaled_f32(vf32 p, vf32 x, vf32 least) {
-        const __mmask16 kept = _mm512_cmp_ps_mask((__m512)x, (__m512)least, _CMP_NLT_UQ);
-        return (vf32)_mm512_maskz_scalef_ps(kept, (__m512)p, (__m512)x);
-    }
+    /* p times 2 to the power of that whole number. */
+    static inline vf32 scaled_f32(vf32 p, vf32 x) { return (vf32)_mm512_scalef_ps((__m512)p, (__m512)x); }
     #endif
     /* K-TanH (registry.K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
        added, in their places, `shift` how far the mantissa is shifted. */
@@ -114,7 +111,7 @@ cdef extern from *:
     vf32 power_of_two_f32(vf32) nogil
     vf32 raised_f32(vf32 p, vf32 n) nogil
     vf32 fraction_f32(vf32) nogil                # with AVX-512 only
-    vf32 scaled_f32(vf32 p, vf32 x, vf32 least) nogil
+    vf32 scaled_f32(vf32 p, vf32 x) nogil
     vf32 of_whole_f32(vf32) nogil
     vf32 by_table_f32(vf32, const int*, const int*) nogil
     vf64 by_table_f64(vf64, const int*, const int*) nogil
