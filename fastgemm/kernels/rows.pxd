@@ -59,8 +59,8 @@ cdef extern from *:
        differs from the division by less than 256 * 5 * 2^-24 = 7.7e-5, so `near` takes the product and returns how far
        from whole numbers it was, and what came `before`, at most: where that is nearer to a tie (`sure`, of several
        vectors at once) they are made again, `exact`.  NaN is never sure, and 0.  What a byte does not hold is cut off
-       before it is multiplied, so that a multiply-add does all the rest (bench/rows.py, Zen 5: casts of rows of 128, 512
-       and 2048 numbers 1.08, 1.06, 1.14, softmax to bytes, whose shares are not below 0, 1.05, 1.06, 1.16). */
+       before it is multiplied, so that a multiply-add does all the rest (bench/rows.py, Zen 5: casts of rows of 128,
+       512 and 2048 numbers 1.08, 1.06, 1.14, softmax to bytes, whose shares are not below 0, 1.05, 1.06, 1.16). */
     static inline vf32 put_bytes(char *p, vf32 x, int n, float by, float zero) {
         const vf32 lift = (vf32){0} + (12582912.0f + zero), lifted = x * by + lift;
         const bytes_s8 made = lowest_bytes(lifted);
