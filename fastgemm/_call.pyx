@@ -184,7 +184,9 @@ cdef inline remembered_t* kept(form_t* form, int code, npy_intp m, npy_intp n, n
     form.m, form.n, form.k = m, n, k
     form.a_rows, form.a_cols, form.b_rows, form.b_cols = a.rows, a.cols, b.rows, b.cols
     form.c_rows, form.c_cols = c.rows, c.cols
-    cdef unsigned long long mixed = <unsigned long long>(m ^ n << 10 ^ k << 20 ^ a.cols << 5) * 0x9E3779B97F4A7C15ULL
+    # (Unsigned: strides may be below zero.)
+    cdef unsigned long long mixed = (<unsigned long long>m ^ <unsigned long long>n << 10 ^ <unsigned long long>k << 20
+                                     ^ <unsigned long long>a.cols << 5) * 0x9E3779B97F4A7C15ULL
     return <remembered_t*>fg_remembered[mixed >> (64 - REMEMBERED_BITS)]
 
 
