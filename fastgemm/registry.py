@@ -206,6 +206,10 @@ DOT_COLUMNS = {16: {1: (4, 4, 2, 2), 2: (4, 2, 1, 1)}, 32: {1: (6, 6, 6, 6), 2: 
 # Few rows by a B that is read as it lies: the most rows of A at a time.
 STRIP_ROWS = 8
 
+# Microkernels of one vector with several sets of accumulators: the tallest, and the steps of k from which they are used
+# (Zen 5, one thread, f32 2 x 16 x 2048 1.8, 5 x 16 x 4096 1.1; 6 x 8 x 600 1.0).
+DEEP_ROWS, DEEP_STEPS = 6, 512
+
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or column of output, or a few rows: stream the matrix once"),
@@ -392,6 +396,23 @@ def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
         for nv in range(1, vectors + 1)
     }
     return tuple(sorted(found))
+
+
+def deep(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
+    """Microkernels of one vector with several sets of accumulators, as (rows, sets).
+
+    A multiply-add takes four cycles on most CPUs, two of which begin in each: eight accumulators hide that, up to what
+    fits 16 registers.
+
+    Examples
+    --------
+    >>> deep(dtype("f32"), isa("v4")), deep(dtype("c64"), isa("v4"))
+    (((2, 4), (3, 2), (4, 2), (5, 2), (6, 2)), ())
+    """
+    if dt.lane[0] != "f" or dt.lane != dt.name:
+        return ()
+    tallest = max(mr for mr, _ in registers(dt, tier))
+    return tuple((rows, 4 if rows == 2 else 2) for rows in range(2, min(DEEP_ROWS, tallest) + 1))
 
 
 def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:

@@ -201,6 +201,20 @@ def test_every_microkernel(dt: registry.DType, tier: registry.Isa) -> None:
                     check(problem, config, "nn")
 
 
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_every_deep_microkernel(dt: registry.DType, tier: registry.Isa) -> None:
+    """Each kernel with several sets of accumulators, every width, and steps of k that are left over."""
+    mr, nr = registry.tiles(dt, tier)[0]
+    for rows, sets in registry.deep(dt, tier):
+        for n in range(2, registry.lanes(dt, tier) + 1):
+            for at, letters in enumerate(LETTERS):
+                problem = problem_of(dt, (rows, n, registry.DEEP_STEPS + (n + at) % (sets + 1)), letters)
+                for pack, kc in (("none", 1024), ("ab", 300)):
+                    config = Config("gemm", tier.name, mr, nr, kc=kc, pack=pack)
+                    if config.misfit(problem) is None:
+                        check(problem, config, letters)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("dt", "tier"), tiers())
 def test_gemv(dt: registry.DType, tier: registry.Isa, threads: int) -> None:

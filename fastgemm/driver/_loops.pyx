@@ -11,7 +11,8 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 """
 
 from fastgemm.driver.abi cimport (
-    GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, offset_t, quant_t, store_t, update_t,
+    GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, micro_t, offset_t, quant_t, store_t,
+    update_t,
 )
 from fastgemm.driver.structs cimport (
     FAR_ROW_BYTES, call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
@@ -73,6 +74,7 @@ cdef void macrokernel(
     cdef const char* b_panel
     cdef const char* a_panel
     cdef char* c
+    cdef micro_t micro
     cdef int c_tail, b_tail
     cdef bint converted = t.narrows and not plan.raw
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
@@ -112,6 +114,7 @@ cdef void macrokernel(
         r = 0
         for ir in range(rows.panels):
             mr = rows.size + (1 if ir < rows.larger else 0)
+            micro = t.deep[mr] if plan.deep and mr == plan.m else t.micro[mr][nv]
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.  Of panels packed long ago all passes fetch the next block, so
             # that memory does not rest while they multiply (two threads, 4096 x 4096 f32: 16 rows 1.4, 32 rows 1.1).
@@ -138,13 +141,13 @@ cdef void macrokernel(
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             if direct:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
-                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, pace, &own)
+                micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, pace, &own)
                 if call.finish != NULL and not fused:
                     call.finish(mr, ((nv - 1) * L + c_tail) // t.part, c, call.rs_c, call.terms,
                                 row + r, (vec + v) * L // t.part)
             else:
                 c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
-                t.micro[mr][nv](kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, pace, &own)
+                micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, pace, &own)
                 if converted and call.finish != NULL and not fused:
                     call.finish(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, call.terms,
                                 row + r, (vec + v) * L // t.part)

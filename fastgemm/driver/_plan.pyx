@@ -6,8 +6,8 @@ from libc.string cimport memcpy, memset
 cimport numpy as cnp
 
 from fastgemm.driver.abi cimport (
-    GEMV_CHUNK, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_SHORT, MAX_STRIP, MAX_VECTORS, kernels_t, offset_t,
-    special_t,
+    GEMV_CHUNK, MAX_DEEP, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_SHORT, MAX_STRIP, MAX_VECTORS, kernels_t,
+    offset_t, special_t,
 )
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
@@ -103,6 +103,9 @@ def add_kernels(int level, int family, object capsule):
                     t.small[i][j] = s.small[i][j]
                 if s.micro[i][j] != NULL:
                     t.micro[i][j] = s.micro[i][j]
+        for i in range(MAX_DEEP + 1):
+            if s.deep[i] != NULL:
+                t.deep[i] = s.deep[i]
 
 
 def peak(int level, int family, int dtype_code, Py_ssize_t rounds):
@@ -397,6 +400,9 @@ cdef class Plan:
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
         plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
+        # Never a part of a larger product: its bits would depend on how that is cut.
+        plan.deep = (plan.family == FAMILY_GEMM and vectors == 1 and plan.m <= min(plan.mr, MAX_DEEP) and not ready
+                     and plan.split != SPLIT_M and plan.k >= registry.DEEP_STEPS and t.deep[plan.m] != NULL)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         if plan.family == FAMILY_SMALL:
             # Equal panels of rows where one panel more makes them so: the kernels loop over those by themselves.

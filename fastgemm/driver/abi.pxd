@@ -7,6 +7,7 @@ of floats.  ``part`` is 1 for real and 2 for complex types.
 
 cdef enum:
     MAX_ROWS = 14      # tallest microkernel of the registry, in real rows
+    MAX_DEEP = 6       # tallest of those with several sets of accumulators
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
@@ -244,6 +245,7 @@ cdef struct kernels_t:
     int in_place        # an A with adjacent columns can be read as it lies
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
+    micro_t deep[MAX_DEEP + 1]  # of one vector, for a C that is no more; NULL: none
     pack_a_t pack_a
     pack_b_t pack_b
     update_t update
