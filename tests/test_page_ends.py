@@ -80,7 +80,6 @@ def test_no_byte_beside_operands(
         monkeypatch.setattr(cpu, "caches", lambda: Caches(32 << 10, 1 << 20, 0))
     if not registry.supported(dt, tier) or (dt.group > 1 and dt.narrows):
         pytest.skip("no plain products of this type here")
-    kernels.load(tier.name)
     lanes, result = registry.lanes(dt, tier), dt.result or dt.numpy
     mr, nr = registry.tiles(dt, tier)[0]
     sizes = [
@@ -92,6 +91,10 @@ def test_no_byte_beside_operands(
         # Few rows by short columns: less than a vector of them, one, two, and several.
         *itertools.product((1,), (2, 7, lanes, 2 * lanes + 1, 67), range(2, 9)),
         *itertools.product((2, 3, 5), (7, 67), (3, 5, 8)),
+        # Sets of accumulators take steps in turns.
+        (2, 2, registry.DEEP_STEPS + 1),
+        (3, 5, registry.DEEP_STEPS),
+        (6, 3, registry.DEEP_STEPS + 3),
     ]
     for (m, n, k), letters in itertools.product(sizes, ("nn", "tn", "nt", "tt")):
         problem = Problem(dt.name, m, n, k, layout=letters)
@@ -102,6 +105,7 @@ def test_no_byte_beside_operands(
             )
             a[...], b[...] = integers((m, k), dt.numpy, 1), integers((k, n), dt.numpy, 2)
             out = areas[2].array(m, n, result, "n", at_end)
+            kernels.load(config.isa)
             Plan(problem, config).run(a, b, out)
             wide = "c16" if dt.parts == 2 else "bool" if dt.numpy == "bool" else "f8"
             want = np.einsum("ik,kj->ij", a.astype(wide), b.astype(wide)).astype(out.dtype)
