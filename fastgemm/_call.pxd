@@ -67,10 +67,10 @@ cdef extern from *:
         return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL;
     }
     """
-    bint fg_only_thread()
+    bint fg_only_thread() noexcept
 
 
-cdef inline bint lets_go(double products):
+cdef inline bint lets_go(double products) noexcept:
     # Whether others should have the GIL during so many multiply-adds.  To let it go and take it back costs 45 ns, and
     # 20 more behind the stores of a fresh output: its locks wait for them (f32, what a call costs over its kernel, 48^3
     # 180 and 138 ns, 64^3 155 and 108), which a program of one thread has nothing from.

@@ -190,8 +190,8 @@ cdef inline remembered_t* kept(form_t* form, int code, npy_intp m, npy_intp n, n
     return <remembered_t*>fg_remembered[mixed >> (64 - REMEMBERED_BITS)]
 
 
-cdef inline remembered_t* same_form(int code, npy_intp m, npy_intp n, npy_intp k,
-                                    const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+cdef remembered_t* remembered(int code, npy_intp m, npy_intp n, npy_intp k,
+                              const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
     cdef form_t form
     cdef remembered_t* found = kept(&form, code, m, n, k, a, b, c)
     cdef const form_t* other = &found.form
@@ -202,7 +202,7 @@ cdef inline remembered_t* same_form(int code, npy_intp m, npy_intp n, npy_intp k
     return found
 
 
-cdef inline int by_it(remembered_t* known, const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
+cdef int repeat(remembered_t* known, const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
     cdef char* left = a.data if known.way == 1 else b.data
     cdef char* right = b.data if known.way == 1 else a.data
     if known.special != NULL:
@@ -212,19 +212,10 @@ cdef inline int by_it(remembered_t* known, const operand_t* a, const operand_t* 
     return run_plan(&known.plan, &known.call)
 
 
-cdef remembered_t* remembered(int code, npy_intp m, npy_intp n, npy_intp k,
-                              const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
-    return same_form(code, m, n, k, a, b, c)
-
-
-cdef int repeat(remembered_t* known, const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
-    return by_it(known, a, b, c)
-
-
 cdef bint again(int code, npy_intp m, npy_intp n, npy_intp k,
                 const operand_t* a, const operand_t* b, const operand_t* c) noexcept nogil:
-    cdef remembered_t* found = same_form(code, m, n, k, a, b, c)
-    return found != NULL and by_it(found, a, b, c) == 0
+    cdef remembered_t* found = remembered(code, m, n, k, a, b, c)
+    return found != NULL and repeat(found, a, b, c) == 0
 
 
 cdef void remember(int code, npy_intp m, npy_intp n, npy_intp k, const operand_t* a, const operand_t* b,

@@ -141,8 +141,8 @@ cdef inline object fast(object x1, object x2, object out, object asked):
 
 
 cdef inline bint repeated(double products, int code, npy_intp m, npy_intp n, npy_intp k,
-                          const operand_t* a, const operand_t* b, const operand_t* c):
-    # Whether C is computed, as before.
+                          const operand_t* a, const operand_t* b, const operand_t* c) noexcept:
+    # Whether C is computed, as a product of this form was before.
     cdef remembered_t* known
     cdef int failed
     if not lets_go(products):

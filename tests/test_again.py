@@ -67,29 +67,25 @@ def test_overlap_is_seen() -> None:
 
 @pytest.mark.parametrize("size", [5, 60, 128])
 def test_another_plan_is_taken_up(size: int) -> None:
-    """When plans are forgotten or the number of threads changes, so is what threads remember."""
-    with fastgemm.threads(1):
-        another_plan_is_taken_up(integers((size, size), "f", 5))
-
-
-def another_plan_is_taken_up(a: np.ndarray) -> None:
-    """Forget the plans of a product of a thread that remembers it."""
-    fastgemm.matmul(a, a)
-    fastgemm.matmul(a, a)
-    _plan.take_counts()
-    _plan.count_calls(True)
-    try:
-        # Not counted: remembered from before.
+    """When plans are forgotten, so is what threads remember."""
+    a = integers((size, size), "f", 5)
+    with fastgemm.threads(1):  # a team's plan is not remembered
         fastgemm.matmul(a, a)
-        assert not _plan.take_counts()
-        # Resolved anew, and from then on found in the cache, where calls are counted.
-        _plan.forget_plans()
-        for _ in range(4):
+        fastgemm.matmul(a, a)
+        _plan.take_counts()
+        _plan.count_calls(True)
+        try:
+            # Not counted: remembered from before.
             fastgemm.matmul(a, a)
-        (counted,) = _plan.take_counts()
-        assert (counted[0].m, counted[0].dtype, counted[1]) == (len(a), "f32", 3)
-    finally:
-        _plan.count_calls(False)
+            assert not _plan.take_counts()
+            # Resolved anew, and from then on found in the cache, where calls are counted.
+            _plan.forget_plans()
+            for _ in range(4):
+                fastgemm.matmul(a, a)
+            (counted,) = _plan.take_counts()
+            assert (counted[0].m, counted[0].dtype, counted[1]) == (size, "f32", 3)
+        finally:
+            _plan.count_calls(False)
 
 
 def test_every_thread_has_its_own() -> None:

@@ -203,9 +203,12 @@ def test_every_microkernel(dt: registry.DType, tier: registry.Isa) -> None:
 
 @pytest.mark.parametrize(("dt", "tier"), tiers())
 def test_every_deep_microkernel(dt: registry.DType, tier: registry.Isa) -> None:
-    """Each kernel with several sets of accumulators, every width, and steps of k that are left over."""
+    """Each kernel with several sets of accumulators, every width, and steps of k that are left over.
+
+    Of types that are converted as well, which have those of what they become.
+    """
     mr, nr = registry.tiles(dt, tier)[0]
-    for rows, sets in registry.deep(dt, tier):
+    for rows, sets in registry.deep(registry.dtype(registry.kernels_of(dt, "gemm")), tier):
         for n in range(2, registry.lanes(dt, tier) + 1):
             for at, letters in enumerate(LETTERS):
                 problem = problem_of(dt, (rows, n, registry.DEEP_STEPS + (n + at) % (sets + 1)), letters)
