@@ -78,25 +78,29 @@ def test_large_ones_begin_a_line_and_own_their_memory(name: str, n: int) -> None
     assert get_handler_name(np.empty(1 << 20)) == "default_allocator"  # what the program makes stays NumPy's
 
 
-@pytest.mark.parametrize("n", [20, 90, 400, 3000])
+@pytest.mark.parametrize("n", [4, 20, 90, 400, 3000])
 def test_they_can_be_resized(n: int) -> None:
     """As any array that owns its memory."""
     made, left = fastgemm.matmul(np.ones((n, 3)), np.ones((3, n))), n
+    handler = get_handler_name(made)
+    assert handler == ("default_allocator" if n == 4 else "fastgemm")
     for rows in (n + 1, 2 * n, n // 3, 2, n):
         made.resize((rows, n), refcheck=False)
         left = min(left, rows)
         assert (made[:left] == 3).all()
         assert not made[left:].any()
-        assert get_handler_name(made) == "fastgemm"
+        assert get_handler_name(made) == handler
 
 
-def test_tracemalloc_sees_them() -> None:
+@pytest.mark.parametrize(("n", "several"), [(1000, 1), (8, 10_000)])
+def test_tracemalloc_sees_them(n: int, several: int) -> None:
     """Memory profilers count them, and see them go."""
+    a, b = np.ones((n, 2)), np.ones((2, n))
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        made = fastgemm.matmul(np.ones((1000, 2)), np.ones((2, 1000)))
-        assert tracemalloc.get_traced_memory()[0] - before >= made.nbytes
+        made = [fastgemm.matmul(a, b) for _ in range(several)]
+        assert tracemalloc.get_traced_memory()[0] - before >= several * made[0].nbytes
         del made
         assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
     finally:
@@ -112,7 +116,10 @@ def test_fresh_is_empty(dtype: Any, shape: tuple[int, ...]) -> None:
     assert (made.flags.owndata, made.flags.carray) == (want.flags.owndata, want.flags.carray)
     ours = made.nbytes >= 1 << 10 and dtype not in ("M8[s]", "O", "i4,f8", "3i4")
     assert get_handler_name(made) == ("fastgemm" if ours else "default_allocator")
-    for bad in ((-1, 2), (1 << 40, 1 << 40)):
+    for bad in ((-1, 2), (-1, -1), (-3, 1 << 62)):
+        with pytest.raises(ValueError, match="negative dimensions"):
+            _outputs.fresh(bad, dtype)
+    for bad in ((1 << 40, 1 << 40), (1 << 62, 1 << 2)):
         with pytest.raises((ValueError, MemoryError)):
             _outputs.fresh(bad, dtype)
 
