@@ -333,6 +333,13 @@ def _writes_most(problem: Problem, tier: registry.Isa) -> bool:
     return (steps <= 8 and row_c % 4096 == 0) or (steps <= 16 and problem.m * row_c > cpu.caches().l3)
 
 
+def _passes(problem: Problem) -> bool:
+    # An A that stays in L3, and comes from there as fast as it is multiplied: not by columns whole pages apart.
+    size = problem.row.itemsize
+    steady = problem.layout[0] != "t" or problem.m * size % 4096 != 0
+    return steady and problem.m * problem.k * size <= cpu.caches().l3 // 8
+
+
 def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) -> tuple[int, int, int]:
     """Return MC, KC, NC from the cache sizes.
 
@@ -340,6 +347,10 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     a block of A (MC 48: 384 KiB) live in L2 together, and B's block (NC 512: 4 MiB) in L3.  f32 2048^3: KC 1024 90.6 %,
     2048 92.4 %; f64 4096^3: KC 1024 with MC 48 91.1 %, MC 24 92.3 %, MC 2048 below 85 %.  Where
     B must be packed for few rows, its panels are used once or twice, and narrow strips (2 NR) keep them in L2.
+    An A of at most an eighth of L3 passes over a quarter of L2 at a time of a B that is larger than L2: copies in L3
+    cost more than A from there (builds.py, one and two threads: f32 1024^3 1.01 to 1.03, 900^3 1.04, 256 x 4096 x 2048
+    1.05, 900 x 1100 x 1000 tn 1.03 and 1.14; f64 700^3 1.03 and 1.00; c64 300 x 2500 x 1500 1.04; integers and bf16
+    1.00 to 1.03; an A of a quarter of L3, f64 1024^3 0.98; f32 1024^3 tn, whose columns lie a page apart, 0.95).
     Where C is written after a few steps of dot products, two panels of rows at a time (bf16 255 x 2048 x 16 1.79, int8
     1.60, int8 6308 x 1600 x 32 1.44, but bf16 255 x 2048 x 64 0.97, int8 92160 x 144 x 32 0.71).
     B in place: KC long rows of it are read side by side, 256 of them for up to 64 rows, 512 above; of short rows a
@@ -385,5 +396,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
     panels = 4 if halves and problem.m <= 64 else 2
     nc = panels * nr if few else max(nr, 4 * l2 // (kc * size) // nr * nr)
+    if not few and pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:
+        nc = max(nr, (l2 >> 2) // (kc * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))
