@@ -183,28 +183,30 @@ cdef extern from *:
     static inline void store_part_f64(double *p, vf64 v, int n) {
         if (n == 4) store_f64(p, v); else _mm256_maskstore_pd(p, live_f64(n), (__m256d)v);
     }
+    /* (A blend takes a register more, which the largest tiles do not have: gcc then keeps a sum in memory, f32 92^3
+       16.6 and 13.8 us, 116^3 31.8 and 27.2.) */
     static inline vf32 tail_f32_1(const float *p, int n) {
-        __m256i live = live_f32(n);
-        return (vf32)_mm256_blendv_ps(_mm256_set1_ps(p[n - 1]), _mm256_maskload_ps(p, live),
-                                      _mm256_castsi256_ps(live));
+        __m256 live = _mm256_castsi256_ps(live_f32(n));
+        return (vf32)_mm256_or_ps(_mm256_maskload_ps(p, _mm256_castps_si256(live)),
+                                  _mm256_andnot_ps(live, _mm256_set1_ps(p[n - 1])));
     }
     static inline vf64 tail_f64_1(const double *p, int n) {
-        __m256i live = live_f64(n);
-        return (vf64)_mm256_blendv_pd(_mm256_set1_pd(p[n - 1]), _mm256_maskload_pd(p, live),
-                                      _mm256_castsi256_pd(live));
+        __m256d live = _mm256_castsi256_pd(live_f64(n));
+        return (vf64)_mm256_or_pd(_mm256_maskload_pd(p, _mm256_castpd_si256(live)),
+                                  _mm256_andnot_pd(live, _mm256_set1_pd(p[n - 1])));
     }
     static inline vf32 tail_f32_2(const float *p, int n) {
-        __m256i live = live_f32(n);
+        __m256 live = _mm256_castsi256_ps(live_f32(n));
         double pair;
         memcpy(&pair, p + n - 2, 8);
-        return (vf32)_mm256_blendv_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)), _mm256_maskload_ps(p, live),
-                                      _mm256_castsi256_ps(live));
+        return (vf32)_mm256_or_ps(_mm256_maskload_ps(p, _mm256_castps_si256(live)),
+                                  _mm256_andnot_ps(live, _mm256_castpd_ps(_mm256_set1_pd(pair))));
     }
     static inline vf64 tail_f64_2(const double *p, int n) {
-        __m256i live = live_f64(n);
+        __m256d live = _mm256_castsi256_pd(live_f64(n));
         __m128d pair = _mm_loadu_pd(p + n - 2);
-        return (vf64)_mm256_blendv_pd(_mm256_set_m128d(pair, pair), _mm256_maskload_pd(p, live),
-                                      _mm256_castsi256_pd(live));
+        return (vf64)_mm256_or_pd(_mm256_maskload_pd(p, _mm256_castpd_si256(live)),
+                                  _mm256_andnot_pd(live, _mm256_set_m128d(pair, pair)));
     }
     #else
     #define FASTGEMM_PARTIAL(T, V, S) \\
