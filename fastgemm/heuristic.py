@@ -39,6 +39,7 @@ FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
 PAGED_BYTES, PAGED_K = 2 << 20, 1024
+PAGED_ROWS, SLOW_ROWS = 32, 128     # rows of registers from which it is not beside panels of less than two lines
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
@@ -307,8 +308,19 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
+    # Narrow panels of such rows are read more often, a line or two on each page (AVX2, m = 16, 32, 64, 128: f32 1024 x
+    # 512 0.98 1.31 1.36 1.44, 2048 x 64 1.05 1.23 1.35 1.49, 2048 x 2048 0.79 0.99 1.17 1.36, 16384 x 1152 1.21 1.68
+    # 1.91 2.19; two threads 0.92 to 1.05, 1.02 to 1.33, 1.22 to 1.36, 1.39 to 1.51; f64 1024 x 512 1.13 1.35 1.41 1.40;
+    # c64 512^2 1.32 1.34 1.46 1.44), which less shows where multiplying takes longer (AVX2 i32 2048 x 2048 0.62 0.79
+    # 1.01 1.15, SSE f32 0.72 0.87 0.97 1.07).
     row_b = problem.n * size
-    paged = row_b % 4096 == 0 and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
+    panel = nr * size
+    slow = panel < 64 or problem.row.lane[0] != "f"
+    if panel < 128:
+        many = problem.m * problem.row.parts >= (SLOW_ROWS if slow else PAGED_ROWS)
+    else:
+        many = problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
+    paged = row_b % 4096 == 0 and many
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).

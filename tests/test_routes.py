@@ -18,7 +18,7 @@ from conftest import Child
 from oracle import integers
 
 import fastgemm
-from fastgemm import database, dispatch, heuristic, kernels, registry
+from fastgemm import cpu, database, dispatch, heuristic, kernels, registry
 from fastgemm.problem import Config, Problem, Record
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -96,6 +96,34 @@ def test_thin_and_deep_takes_shorter_vectors() -> None:
         config = heuristic.config(problem, v4)
         assert (config.family, config.isa) == ("gemm", isa), problem
         assert heuristic.config(problem, v3).isa == "v3"
+
+
+def test_short_vectors_copy_rows_a_page_apart() -> None:
+    """Panels of less than two lines of such a B are copied for a few rows; wider ones, and other rows, are not."""
+    v2, v3, v4 = (registry.isa(name) for name in ("v2", "v3", "v4"))
+    taken = [
+        ("f32", 32, 2048, 256, v3, "b"), ("f64", 32, 512, 512, v3, "b"), ("c64", 16, 1024, 700, v3, "b"),
+        ("f32", 31, 2048, 256, v3, "none"), ("f32", 40, 2047, 1200, v3, "none"), ("i32", 100, 2048, 2048, v3, "none"),
+        ("i32", 128, 2048, 2048, v3, "b"), ("f32", 128, 2048, 512, v2, "b"), ("f32", 127, 2048, 512, v2, "none"),
+        ("f32", 64, 2048, 256, v4, "none"),
+    ]  # fmt: skip
+    for name, m, n, k, tier, pack in taken:
+        config = heuristic.config(Problem(name, m, n, k), tier)
+        assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
+
+
+def test_a_near_left_operand_passes_over_little_of_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A that L3 holds: a quarter of L2 of B at a time; of another A, or a B that L2 holds, four times L2."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
+    v4 = registry.isa("v4")
+    taken = [
+        ("f32", 1024, 1024, 1024, "nn", 64), ("f64", 700, 700, 700, "nn", 32), ("f32", 1000, 3000, 300, "nn", 192),
+        ("f32", 512, 512, 512, "nn", 2048), ("f64", 1024, 1024, 1024, "nn", 512), ("f32", 1024, 1024, 1024, "tn", 2048),
+        ("f32", 1000, 1024, 1024, "tn", 128),
+    ]  # fmt: skip
+    for name, m, n, k, layout, columns in taken:
+        config = heuristic.config(Problem(name, m, n, k, layout=layout), v4)
+        assert (config.pack, config.nc) == ("b", columns), (name, m, n, k, layout, config)
 
 
 @pytest.mark.parametrize("isa", PINNED)
