@@ -285,6 +285,20 @@ cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
     return row
 
 
+cdef bint _far_blocks(const plan_t* plan, problem) except -1:
+    # A tile takes a few numbers of each row of B, and of A by columns: rows that come from memory, in an order that the
+    # CPU's own prefetch does not see.  All tiles of a block of k, but those that fetch the next panel, fetch a part
+    # each of the next block, in the order of memory (one and two threads, medians, f32 tn 100 x 100 x 100000 1.29 1.33,
+    # 64 x 64 x 50000 1.60 1.41, 200 x 200 x 50000 1.19 1.21, 64 x 576 x 28000 1.23 1.19; nn 64 x 64 x 100000 1.12 1.10;
+    # tn 100 x 100 x 1000000 f64 1.45 1.70, c64 1.23 1.10, i32 1.79 1.97; AVX2 1.05 to 1.27).
+    cdef Py_ssize_t row = problem.n * problem.row.itemsize
+    if problem.layout[0] == "t":
+        row += problem.m * problem.row.itemsize
+    if plan.pack_a or plan.pack_b or problem.layout[1] != "n" or plan.kc >= plan.k:
+        return False
+    return 4 * plan.k * row > cpu.caches().l3 and 2 * plan.kc * row <= cpu.caches().l2
+
+
 cdef class Plan:
     """A configuration made concrete for a problem: run it as often as needed, from any thread.
 
@@ -396,6 +410,7 @@ cdef class Plan:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.far_row = _far_row(plan, problem)
+        plan.far_blocks = _far_blocks(plan, problem)
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
         plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
