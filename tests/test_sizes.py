@@ -45,6 +45,21 @@ def test_large(size: tuple[int, int, int], char: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("char", [*FLOATS, "i"])
+@pytest.mark.parametrize("size", [(50, 45, 60_000), (30, 130, 50_001)], ids=lambda s: "x".join(map(str, s)))
+def test_deep_from_memory(size: tuple[int, int, int], char: str, threads: int) -> None:
+    """Blocks of k that fetch the next one, forwards and backwards, with gaps and to the very end of the operands."""
+    m, n, k = size
+    a, b = integers((k, m), char, 1, high=3), integers((k, n), char, 2, high=3)
+    want = np.einsum("ki,kj->ij", a, b, dtype=np.result_type(char, "d"), optimize=True)
+    with fastgemm.threads(threads):
+        np.testing.assert_array_equal(fastgemm.matmul(a.T, b), want)
+        np.testing.assert_array_equal(fastgemm.matmul(np.ascontiguousarray(a.T), b), want)
+        np.testing.assert_array_equal(fastgemm.matmul(a[::-1].T, b[::-1]), want)
+        np.testing.assert_array_equal(fastgemm.matmul(a[:, ::2].T, b[:, 3:]), want[::2, 3:])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("layouts", list(itertools.product("CFgr", repeat=2)), ids="".join)
 def test_layouts(layouts: tuple[str, str], threads: int) -> None:
     """Every pair of layouts at a size that packs: C, Fortran, both steps 2, both reversed."""
