@@ -114,6 +114,7 @@ cdef extern from "numpy/arrayobject.h":
     # Takes over the reference to the descriptor.
     PyObject* PyArray_NewFromDescr(
         PyTypeObject*, PyArray_Descr*, int, const npy_intp*, const npy_intp*, void*, int, PyObject*)
+    # The same, where what NumPy raises is raised.
     object new_array "PyArray_NewFromDescr"(
         PyTypeObject*, PyArray_Descr*, int, const npy_intp*, const npy_intp*, void*, int, PyObject*)
     PyArray_Descr* PyArray_DescrFromType(int)
@@ -316,12 +317,12 @@ cdef inline double bytes_of(int nd, npy_intp* shape, PyArray_Descr* descr) noexc
     cdef npy_intp all = 0, bytes = PyDataType_ELSIZE(descr)
     cdef double product = bytes
     cdef int d
-    if nd <= 3:
+    for d in range(nd):
+        all |= shape[d]
+    if nd <= 3 and all < 1 << 15:
         for d in range(nd):
-            all |= shape[d]
             bytes *= shape[d]
-        if all < 1 << 15:
-            return bytes
+        return bytes
     for d in range(nd):
         product *= shape[d]
     return product

@@ -311,7 +311,7 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # Narrow panels of such rows are read more often, a line or two on each page (AVX2, m = 16, 32, 64, 128: f32 1024 x
     # 512 0.98 1.31 1.36 1.44, 2048 x 64 1.05 1.23 1.35 1.49, 2048 x 2048 0.79 0.99 1.17 1.36, 16384 x 1152 1.21 1.68
     # 1.91 2.19; two threads 0.92 to 1.05, 1.02 to 1.33, 1.22 to 1.36, 1.39 to 1.51; f64 1024 x 512 1.13 1.35 1.41 1.40;
-    # c64 512^2 1.32 1.34 1.46 1.44), which less shows where multiplying takes longer (AVX2 i32 2048 x 2048 0.62 0.79
+    # c64 512^2 1.32 1.34 1.46 1.44), which shows less where multiplying takes longer (AVX2 i32 2048 x 2048 0.62 0.79
     # 1.01 1.15, SSE f32 0.72 0.87 0.97 1.07).
     row_b = problem.n * size
     panel = nr * size

@@ -82,6 +82,13 @@ def test_rules(problem: Problem, family: str, split: str) -> None:
     assert (config.family, config.split) == (family, split)
 
 
+@pytest.fixture
+def usual_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the rules see 48 KiB, 1 MiB and 32 MiB, whatever this CPU has."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
+
+
+@pytest.mark.usefixtures("usual_caches")
 def test_thin_and_deep_takes_shorter_vectors() -> None:
     """Few rows of half a vector at most, and a long k: kernels of the next tier, if it has those of several sets."""
     v3, v4 = registry.isa("v3"), registry.isa("v4")
@@ -98,6 +105,7 @@ def test_thin_and_deep_takes_shorter_vectors() -> None:
         assert heuristic.config(problem, v3).isa == "v3"
 
 
+@pytest.mark.usefixtures("usual_caches")
 def test_short_vectors_copy_rows_a_page_apart() -> None:
     """Panels of less than two lines of such a B are copied for a few rows; wider ones, and other rows, are not."""
     v2, v3, v4 = (registry.isa(name) for name in ("v2", "v3", "v4"))
@@ -112,9 +120,9 @@ def test_short_vectors_copy_rows_a_page_apart() -> None:
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
 
 
-def test_a_near_left_operand_passes_over_little_of_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("usual_caches")
+def test_a_near_left_operand_passes_over_little_of_the_right_one() -> None:
     """A that L3 holds: a quarter of L2 of B at a time; of another A, or a B that L2 holds, four times L2."""
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
     v4 = registry.isa("v4")
     taken = [
         ("f32", 1024, 1024, 1024, "nn", 64), ("f64", 700, 700, 700, "nn", 32), ("f32", 1000, 3000, 300, "nn", 192),

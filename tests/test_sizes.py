@@ -9,6 +9,8 @@ import pytest
 from oracle import FLOATS, integers
 
 import fastgemm
+from fastgemm import cpu
+from fastgemm.driver import _plan
 
 # (m, n, k): squares around the packing rules, few rows, few columns, deep, and outer products.
 SIZES = [
@@ -47,8 +49,10 @@ def test_large(size: tuple[int, int, int], char: str, threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("char", [*FLOATS, "i"])
 @pytest.mark.parametrize("size", [(50, 45, 60_000), (30, 130, 50_001)], ids=lambda s: "x".join(map(str, s)))
-def test_deep_from_memory(size: tuple[int, int, int], char: str, threads: int) -> None:
+def test_deep_from_memory(size: tuple[int, int, int], char: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of k that fetch the next one, forwards and backwards, with gaps and to the very end of the operands."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 8 << 20))
+    _plan.forget_plans()
     m, n, k = size
     a, b = integers((k, m), char, 1, high=3), integers((k, n), char, 2, high=3)
     want = np.einsum("ki,kj->ij", a, b, dtype=np.result_type(char, "d"), optimize=True)

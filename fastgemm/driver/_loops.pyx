@@ -71,8 +71,8 @@ cdef void macrokernel(
     cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
     cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead, pace, steady
     cdef Py_ssize_t parts = min(rows.panels, READY_PARTS), soon = 0
-    # Bytes of A and of B that the next block of k reads, and how many of them a tile fetches: not nearly as many as its
-    # steps can (32 x 32 x 1000000 with all, two threads, 0.92).
+    # Bytes of A and of B that the next block of k reads, and how many of them a tile fetches: at most three quarters of
+    # what its steps can (32 x 32 x 1000000 by all of it, two threads, 0.92).
     cdef Py_ssize_t next_a = kc * cs_a * size_a, next_b = kc * call.rs_b * size, share_of, at
     cdef const char* b_panel
     cdef const char* a_panel
