@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import dtype_of, integers
+from oracle import dtype_of, integers, normal
 
 from fastgemm import kernels, registry
 from fastgemm.plan import Plan
@@ -240,6 +240,23 @@ def test_gemv_longer_than_its_chunks(dt: registry.DType, tier: registry.Isa) -> 
         pytest.skip("no gemv kernels for this dtype")
     for n, k, letters in [(3, 20000, "gn"), (3, 20000, "gt"), (20000, 3, "nn"), (20000, 2, "gt")]:
         check(problem_of(dt, (1, n, k), letters), Config("gemv", tier.name), letters, "g")
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_gemv_of_a_matrix_in_l3(dt: registry.DType, tier: registry.Isa) -> None:
+    """Columns adjacent along k, 2.5 MiB of them: right, and the bits of a few of them by themselves."""
+    k, letters = 1003, "nt"
+    n = (5 << 19) // (k * dtype_of(dt.numpy).itemsize) + 3
+    config = Config("gemv", tier.name)
+    if not registry.computes("gemv", dt) or config.misfit(problem_of(dt, (1, n, k), letters)) is not None:
+        pytest.skip("no gemv kernels for this dtype")
+    check(problem_of(dt, (1, n, k), letters), config, letters)
+    if dtype_of(dt.numpy).kind in "fc":
+        a, b = normal((1, k), dt.numpy, 1), normal((n, k), dt.numpy, 2)
+        whole = Plan(problem_of(dt, (1, n, k), letters), config).run(a, b.T)
+        for first, count in [(0, 40), (20, 43), (n - n % 4 - 4, 4 + n % 4)]:
+            some = Plan(problem_of(dt, (1, count, k), letters), config).run(a, b[first : first + count].T)
+            assert np.array_equal(some[:, : count // 4 * 4], whole[:, first : first + count // 4 * 4]), (first, count)
 
 
 @pytest.mark.parametrize(("dt", "tier"), tiers())
