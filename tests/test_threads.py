@@ -27,6 +27,7 @@ SHAPES = [
     (300, 20, 300),
     (200, 260, 90),
 ]
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
@@ -280,6 +281,30 @@ def test_narrow_affinity_of_one_caller() -> None:
     thread.start()
     thread.join(60)
     assert answers == [True, True]
+
+
+@linux
+@pytest.mark.skipif(CORES < 2, reason="needs two cores")
+def test_worker_leaves_the_core_of_its_caller(child: Child) -> None:
+    """A caller that comes back on a worker's core sends it to its own old one, if it may still run there itself."""
+    code = (
+        "import os, numpy, fastgemm\n"
+        "mine, a, moved = os.sched_getaffinity(0), numpy.ones((300, 300), 'f4'), 0\n"
+        "def bound(): return [at for at in map(os.sched_getaffinity, map(int, os.listdir('/proc/self/task')))\n"
+        "                     if len(at) == 1]\n"
+        "def right(): return (fastgemm.matmul(a, a) == 300).all()\n"
+        "assert right()\n"
+        "for _ in range(50):\n"  # the system may have moved it again before it multiplies
+        "    [core] = bound()\n"
+        "    os.sched_setaffinity(0, core); os.sched_setaffinity(0, mine)\n"
+        "    assert right() and os.sched_getaffinity(0) == mine\n"
+        "    moved += bound() != [core]\n"
+        "[core] = bound()\n"
+        "os.sched_setaffinity(0, core)\n"
+        "print(moved > 0, right(), bound() == [core, core])"
+    )
+    settings = {"FASTGEMM_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}
+    assert child(code, **settings).stdout.split() == ["True"] * 3
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ Binding
     libgomp's workers, left alone, wake up on the caller's core after a pause and wait
     for it at the barrier: 4 to 8 ms for a product of 0.4.  Each worker binds itself, once, to one of
     the cores that the caller may use, beginning behind the one where the caller runs: 0.5 ms.  The
-    caller's own mask is never touched.  OMP_PROC_BIND, GOMP_CPU_AFFINITY or FASTGEMM_BIND=0 leave it to the user.
+    caller's own mask is never touched, so it may come back from a pause on a worker's core, where nothing moves
+    either of them, and rest after rest follows: that worker moves to the core that the caller has left.
+    OMP_PROC_BIND, GOMP_CPU_AFFINITY or FASTGEMM_BIND=0 leave it to the user.
 Rest
     The begin and the end of a region wait for every thread, also for one that is not running because another process,
     or another thread of the team, has its core: calls of 0.1 ms then take 4 to 16.  Whoever takes work says how long
@@ -73,21 +75,23 @@ cdef extern from *:
 
     /* ---- binding ---- */
     static int fg_bind = 1;
-    static __thread int fg_bound = 0;
+    static __thread int fg_bound = -1;      /* a worker's core */
+    static __thread int fg_home = -1;       /* a caller's, which its workers leave free */
     #ifdef __linux__
-    static void fg_bind_worker(int id, int caller_cpu, const cpu_set_t *allowed) {
+    static int fg_core_of_worker(int id, int home, const cpu_set_t *allowed) {
         int count = CPU_COUNT(allowed), first = 0, wanted, cpu;
-        for (cpu = 0; cpu < CPU_SETSIZE && cpu < caller_cpu; cpu++) first += CPU_ISSET(cpu, allowed) != 0;
-        if (count < 2) return;
+        for (cpu = 0; cpu < CPU_SETSIZE && cpu < home; cpu++) first += CPU_ISSET(cpu, allowed) != 0;
+        if (count < 2) return -1;
         wanted = (first + id) % count;
         for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
-            if (CPU_ISSET(cpu, allowed) && wanted-- == 0) {
-                cpu_set_t one;
-                CPU_ZERO(&one);
-                CPU_SET(cpu, &one);
-                sched_setaffinity(0, sizeof one, &one);
-                return;
-            }
+            if (CPU_ISSET(cpu, allowed) && wanted-- == 0) return cpu;
+        return -1;
+    }
+    static void fg_bind_to(int cpu) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof one, &one);
     }
     #endif
 
@@ -95,7 +99,9 @@ cdef extern from *:
     typedef struct {
         unsigned state;     /* the caller's modes and flags on entry */
         unsigned flags;     /* those of the workers, gathered */
-        int cpu;
+        int cpu;            /* where the caller is */
+        int left;           /* where a worker of that core goes: the core that the caller has left, or -1 */
+        int moved;
         double opened;
         double alone;       /* how long all of it would take the fastest of the team by itself */
     } fg_team;
@@ -122,10 +128,16 @@ cdef extern from *:
         team->state = fg_float_state();
         team->flags = 0;
         fg_had_team = 1;
+        team->cpu = team->left = -1;
+        team->moved = 0;
     #ifdef __linux__
         team->cpu = sched_getcpu();
-    #else
-        team->cpu = 0;
+        if (fg_home < 0) fg_home = team->cpu;
+        if (fg_bind && team->cpu != fg_home) {
+            cpu_set_t allowed;
+            if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_ISSET(fg_home, &allowed))
+                team->left = fg_home;
+        }
     #endif
         team->alone = 1e9;
         team->opened = fg_clock();
@@ -142,11 +154,17 @@ cdef extern from *:
         if (id == 0) return;
         fg_set_float_state(team->state & ~FG_FLAGS);
     #ifdef __linux__
-        if (fg_bind && !fg_bound) {
+        if (fg_bind && fg_bound < 0) {
             /* A worker inherits the mask of the thread that created it: the caller's. */
             cpu_set_t allowed;
-            fg_bound = 1;
-            if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) fg_bind_worker(id, team->cpu, &allowed);
+            fg_bound = CPU_SETSIZE;
+            if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+                int cpu = fg_core_of_worker(id, team->cpu, &allowed);
+                if (cpu >= 0) fg_bind_to(fg_bound = cpu);
+            }
+        } else if (team->left >= 0 && fg_bound == team->cpu) {
+            fg_bind_to(fg_bound = team->left);
+            team->moved = 1;
         }
     #endif
     }
@@ -158,6 +176,7 @@ cdef extern from *:
     static void fg_team_close(fg_team *team) {
         double now = fg_clock(), length;
         if (team->flags) fg_set_float_state(fg_float_state() | team->flags);
+        if (team->moved) fg_home = team->cpu;
         if (now - team->opened < team->alone) {
             length = fg_read(&fg_rest_length) / 2;
             if (length > 0) fg_write(&fg_rest_length, length < REST_LEAST / 2 ? 0 : length);
