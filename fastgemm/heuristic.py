@@ -39,7 +39,8 @@ FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
 PAGED_BYTES, PAGED_K = 2 << 20, 1024
-PAGED_ROWS, SLOW_ROWS = 32, 128     # rows of registers from which it is not beside panels of less than two lines
+# Rows of registers from which it is not beside panels of less than two lines, of one, and where B comes from memory.
+PAGED_ROWS, SLOW_ROWS, FAR_ROWS = 16, 128, 12
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
@@ -308,20 +309,23 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
-    # Narrow panels of such rows are read more often, a line or two on each page (AVX2, m = 16, 32, 64, 128: f32 1024 x
-    # 512 0.98 1.31 1.36 1.44, 2048 x 64 1.05 1.23 1.35 1.49, 2048 x 2048 0.79 0.99 1.17 1.36, 16384 x 1152 1.21 1.68
-    # 1.91 2.19; two threads 0.92 to 1.05, 1.02 to 1.33, 1.22 to 1.36, 1.39 to 1.51; f64 1024 x 512 1.13 1.35 1.41 1.40;
-    # c64 512^2 1.32 1.34 1.46 1.44), which shows less where multiplying takes longer (AVX2 i32 2048 x 2048 0.62 0.79
-    # 1.01 1.15, SSE f32 0.72 0.87 0.97 1.07).
-    row_b = problem.n * size
+    # Narrow panels of such rows are read more often, a line or two on each page (AVX2, m = 16, 32, 64, 128: f32 4096 x
+    # 144 0.99 1.19 1.27 1.40, 1024 x 512 1.06 1.28 1.37 1.41, 2048 x 2048 1.17 1.33 1.37 1.46, 16384 x 1152 1.42 1.51
+    # 1.63 1.60; two threads 2048 x 2048 1.03 1.38 1.41 1.54; f64 2048 x 2048 1.38 1.52 1.55 1.58; c64 1.52 from 16 on),
+    # which shows less where multiplying takes longer (AVX2 i32 2048 x 2048 0.81 1.08 1.03 1.15, SSE f32 0.75 0.94 0.98
+    # 1.01).  From memory they gain whatever the rows' length (3000 x 3000 f32 1.11 1.09 1.07 1.02, i32 1.15 1.06 1.02
+    # 1.03, f64 1.02 to 1.08, c64 1.00; two threads 0.97 to 1.16; but SSE 0.74 to 0.96).
+    row_b, rows = problem.n * size, problem.m * problem.row.parts
     panel = nr * size
-    slow = panel < 64 or problem.row.lane[0] != "f"
-    if panel < 128:
-        many = problem.m * problem.row.parts >= (SLOW_ROWS if slow else PAGED_ROWS)
+    paged, far = row_b % 4096 == 0, False
+    if panel >= 128:
+        paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
+    elif panel < 64:
+        paged = paged and rows >= SLOW_ROWS
     else:
-        many = problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
-    paged = row_b % 4096 == 0 and many
-    if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
+        paged = paged and rows >= (PAGED_ROWS if problem.row.lane[0] == "f" else 2 * PAGED_ROWS)
+        far = row_b >= 4096 and problem.k * row_b > cpu.caches().l3 and rows >= FAR_ROWS
+    if (problem.m <= FEW_ROWS and not paged and not far) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
     return "none" if _fits_l2(problem) and problem.n * size % 4096 else "b"
@@ -365,6 +369,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     1.00 to 1.03; an A of a quarter of L3, f64 1024^3 0.98; f32 1024^3 tn, whose columns lie a page apart, 0.95).
     Where C is written after a few steps of dot products, two panels of rows at a time (bf16 255 x 2048 x 16 1.79, int8
     1.60, int8 6308 x 1600 x 32 1.44, but bf16 255 x 2048 x 64 0.97, int8 92160 x 144 x 32 0.71).
+    Of narrow panels for few rows, copied row by row, as many as fill three quarters of L2, in short steps (AVX2, times
+    two panels of 2048 steps: f32 64 x 16384 x 4096 1.24, 32 x 16384 x 1152 1.45, 32 x 4096 x 4096 1.38, 128 x 2048 x
+    2048 1.09, f64 64 x 8192 x 2048 1.17, 128 x 4096 x 4096 1.06).
     B in place: KC long rows of it are read side by side, 256 of them for up to 64 rows, 512 above; of short rows a
     quarter of L2 (two threads: 16 x 16 x 100000 KC 4096 366 GFLOP/s; 64 x 64 x 50000 1024 442, 256 369).
     """
@@ -385,6 +392,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 221 / 205 us; f64 35 x 256 x 512 86 / 77, 16 x 350 x 700 76 / 71).
         least = 512 if problem.layout[0] == "n" else 128
         kc = max(least, min(4096, (l2 >> 2) // (row_b + beside)))
+    few = problem.m <= FEW_ROWS and pack == "b"
+    held = problem.row.real_bytes * problem.row.parts    # by a number of a panel
+    narrow = few and nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and not _fits_l2(problem)
+    if narrow:
+        kc = max(128, (l2 >> 9) // held)
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if _writes_most(problem, tier):
@@ -394,7 +406,6 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 128: 1.18).
         return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
     bytes_summed = problem.row.group > 1 and not problem.row.narrows
-    few = problem.m <= FEW_ROWS and pack == "b"
     if few and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
         # and 2048 steps: 4 x 10752 x 3584 1.3, 16 x 8192 x 2048 1.31, 64 x 16384 x 4096 1.25).  Of columns that lie
@@ -407,6 +418,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     # 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x 2048 0.7).
     halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
     panels = 4 if halves and problem.m <= 64 else 2
+    if narrow:
+        panels = max(2, l2 * 3 // 4 // (kc * held) // nr)
     nc = panels * nr if few else max(nr, 4 * l2 // (kc * size) // nr * nr)
     if not few and pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:
         nc = max(nr, (l2 >> 2) // (kc * size) // nr * nr)

@@ -106,18 +106,24 @@ def test_thin_and_deep_takes_shorter_vectors() -> None:
 
 
 @pytest.mark.usefixtures("usual_caches")
-def test_short_vectors_copy_rows_a_page_apart() -> None:
-    """Panels of less than two lines of such a B are copied for a few rows; wider ones, and other rows, are not."""
+def test_short_vectors_copy_for_a_few_rows() -> None:
+    """Panels of less than two lines of a B with rows a page apart, or from memory, are copied; wider ones are not."""
     v2, v3, v4 = (registry.isa(name) for name in ("v2", "v3", "v4"))
     taken = [
-        ("f32", 32, 2048, 256, v3, "b"), ("f64", 32, 512, 512, v3, "b"), ("c64", 16, 1024, 700, v3, "b"),
-        ("f32", 31, 2048, 256, v3, "none"), ("f32", 40, 2047, 1200, v3, "none"), ("i32", 100, 2048, 2048, v3, "none"),
-        ("i32", 128, 2048, 2048, v3, "b"), ("f32", 128, 2048, 512, v2, "b"), ("f32", 127, 2048, 512, v2, "none"),
-        ("f32", 64, 2048, 256, v4, "none"),
+        ("f32", 16, 2048, 256, v3, "b"), ("f64", 16, 512, 512, v3, "b"), ("c64", 16, 1024, 700, v3, "b"),
+        ("f32", 15, 2048, 256, v3, "none"), ("f32", 40, 2047, 1200, v3, "none"), ("i32", 31, 2048, 2048, v3, "none"),
+        ("i32", 32, 2048, 2048, v3, "b"), ("f32", 128, 2048, 512, v2, "b"), ("f32", 127, 2048, 512, v2, "none"),
+        ("f32", 64, 2048, 256, v4, "none"), ("f32", 12, 3001, 3001, v3, "b"), ("f32", 11, 3001, 3001, v3, "none"),
+        ("f32", 12, 2001, 3001, v3, "none"), ("f32", 12, 3001, 3001, v2, "none"), ("f32", 12, 3001, 3001, v4, "none"),
     ]  # fmt: skip
     for name, m, n, k, tier, pack in taken:
         config = heuristic.config(Problem(name, m, n, k), tier)
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
+    # So much of B that three quarters of L2 hold it, whatever a number of it was stored as.
+    for name, kc, nc in [("f32", 512, 384), ("f64", 256, 384), ("c64", 256, 384)]:
+        config = heuristic.config(Problem(name, 64, 4096, 4096), v3)
+        assert (config.kc, config.nc // config.nr * config.nr) == (kc, config.nc), (name, config)
+        assert nc - config.nr < config.nc <= nc, (name, config)
 
 
 @pytest.mark.usefixtures("usual_caches")

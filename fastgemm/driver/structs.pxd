@@ -60,7 +60,7 @@ cdef struct plan_t:
     Py_ssize_t unit             # columns of a unit of gemv or dots
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     Py_ssize_t far_row          # bytes of a row of A that come from memory and are fetched ahead, or 0
-    bint far_blocks             # whether A, by columns, and B come from memory in place, and later blocks of k are
+    bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_c                  # C comes from memory
     bint deep                   # gemm: C is one tile, few rows of one vector, whose accumulators come in sets
     bint turned                 # dots: B's columns are adjacent, and few
