@@ -311,7 +311,7 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
     # Narrow panels of such rows are read more often, a line or two on each page (AVX2, m = 16, 32, 64, 128: f32 4096 x
     # 144 0.99 1.19 1.27 1.40, 1024 x 512 1.06 1.28 1.37 1.41, 2048 x 2048 1.17 1.33 1.37 1.46, 16384 x 1152 1.42 1.51
-    # 1.63 1.60; two threads 2048 x 2048 1.03 1.38 1.41 1.54; f64 2048 x 2048 1.38 1.52 1.55 1.58; c64 1.52 from 16 on),
+    # 1.63 1.60; two threads 2048 x 2048 1.03 1.38 1.41 1.54; f64 2048 x 2048 1.38 1.52 1.55 1.58; c64 1.42 to 1.56),
     # which shows less where multiplying takes longer (AVX2 i32 2048 x 2048 0.81 1.08 1.03 1.15, SSE f32 0.75 0.94 0.98
     # 1.01).  From memory they gain whatever the rows' length (3000 x 3000 f32 1.11 1.09 1.07 1.02, i32 1.15 1.06 1.02
     # 1.03, f64 1.02 to 1.08, c64 1.00; two threads 0.97 to 1.16; but SSE 0.74 to 0.96).
