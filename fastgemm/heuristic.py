@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 
 from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, kernels, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
@@ -39,8 +40,12 @@ FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
 PAGED_BYTES, PAGED_K = 2 << 20, 1024
-# Rows of registers from which it is not beside panels of less than two lines, of one, and where B comes from memory.
-PAGED_ROWS, SLOW_ROWS, FAR_ROWS = 16, 128, 12
+SLOW_ROWS = 128          # of registers from which it is not beside panels of less than a line, where it is paged
+# And beside panels of one line and a half at most, which `lead_of` of the driver aligns: where B's rows are eight pages
+# apart or one, where they begin alike in a line, and where they do not, by whether B is above L2, a quarter, or less.
+PAGED_ROWS, EVEN_ROWS, UNEVEN_ROWS = (12, 32), 160, (32, 64, FEW_ROWS)
+SHORT_B = 256            # bytes of a row of B below which it has too few panels
+EVEN_BYTES, EVEN_LONG = 32, 1024  # what such rows are whole numbers of, and bytes from which on they are aligned
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
@@ -242,13 +247,16 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
         batch = -(-batch // threads)
     # A complex row is two rows of registers.
     row_b = problem.n * dt.itemsize
-    dense = (row_b <= DENSE_ROW and row_b % 64 == 0) or problem.k * row_b <= cpu.caches().l1d
-    stream = STREAM_B if pack == "none" and not dense else 0.0
+    # A panel of a line and a half takes two of them, as dense as rows may be (AVX2, f32, times 6x16: 64 x 64 x 500
+    # 0.89, 16 x 2560 x 2560 0.77).
+    lines = 2 if 64 < nr * dt.itemsize < 128 else 1
+    dense = (row_b <= DENSE_ROW and row_b % 64 == 0 and lines == 1) or problem.k * row_b <= cpu.caches().l1d
+    stream = lines * STREAM_B if pack == "none" and not dense else 0.0
     # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.  (From L3 the
     # tile with the fewest passes wins, times 6x64: 10 x 2048 x 512 1.15, 10 x 4096 x 1000 1.19, 22 x 3072 x 1024 1.07,
     # though 17 x 3072 x 1024 0.86; from memory 12 x 4096 x 4096 0.85.)
     distant = pack == "none" and row_b >= 4096 and problem.k * row_b > cpu.caches().l3 // 2
-    begins = k * -(-vectors * lanes // nr) * FAR_ROW if distant else 0
+    begins = k * -(-vectors * lanes // nr) * FAR_ROW * lines if distant else 0
     # Rows of A that are adjacent in memory are one stream, however many (A transposed, 14x32 / 8x48 / 6x64 ms:
     # 100 x 100 x 100000 11.8 / 13.2 / 14.4, 64 x 64 x 100000 4.0 / 5.3 / 4.7, 200 x 200 x 50000 19.8 / 21.1 / 21.5).
     # Beside long rows of B it does not show (64 x 576 x 28000 10.5 / 9.6 / 10.1).
@@ -309,26 +317,41 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
-    # Narrow panels of such rows are read more often, a line or two on each page (AVX2, m = 16, 32, 64, 128: f32 4096 x
-    # 144 0.99 1.19 1.27 1.40, 1024 x 512 1.06 1.28 1.37 1.41, 2048 x 2048 1.17 1.33 1.37 1.46, 16384 x 1152 1.42 1.51
-    # 1.63 1.60; two threads 2048 x 2048 1.03 1.38 1.41 1.54; f64 2048 x 2048 1.38 1.52 1.55 1.58; c64 1.42 to 1.56),
-    # which shows less where multiplying takes longer (AVX2 i32 2048 x 2048 0.81 1.08 1.03 1.15, SSE f32 0.75 0.94 0.98
-    # 1.01).  From memory they gain whatever the rows' length (3000 x 3000 f32 1.11 1.09 1.07 1.02, i32 1.15 1.06 1.02
-    # 1.03, f64 1.02 to 1.08, c64 1.00; two threads 0.97 to 1.16; but SSE 0.74 to 0.96).
-    row_b, rows = problem.n * size, problem.m * problem.row.parts
-    panel = nr * size
-    paged, far = row_b % 4096 == 0, False
-    if panel >= 128:
-        paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
-    elif panel < 64:
-        paged = paged and rows >= SLOW_ROWS
+    row_b, panel = problem.n * size, nr * size
+    paged = row_b % 4096 == 0
+    if 64 <= panel < 128:
+        return "b" if problem.m * problem.row.parts >= _copied_from(problem) and problem.n > nr else "none"
+    if panel < 64:
+        paged = paged and problem.m * problem.row.parts >= SLOW_ROWS
     else:
-        paged = paged and rows >= (PAGED_ROWS if problem.row.lane[0] == "f" else 2 * PAGED_ROWS)
-        far = row_b >= 4096 and problem.k * row_b > cpu.caches().l3 and rows >= FAR_ROWS
-    if (problem.m <= FEW_ROWS and not paged and not far) or problem.n <= nr:
+        paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
+    if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
     return "none" if _fits_l2(problem) and problem.n * size % 4096 else "b"
+
+
+def _copied_from(problem: Problem) -> float:
+    # Rows of registers from which B is copied into panels of about a line (AVX2 on Zen 4, one thread, 4x24 copied times
+    # 6x16 in place, f32, m = 16, 32, 64, 128, 200, 400):
+    # rows whole pages apart   2048 x 512 0.78 0.95 1.07, 4096 x 1024 0.92 1.10 1.20, 4096 x 4096 0.95 1.11 1.16 1.38,
+    #                          8192 x 512 1.26, 16384 x 1152 1.43 (12 rows 1.11, 1.17), 6144 x 2048 0.93, 24 rows 1.00
+    # that begin alike         1000 x 1000 - - 0.96 1.03 1.06 1.10, 512 x 512 0.93 (64) 1.01 1.04 1.05, 256 x 256 0.98
+    # that do not              1001 x 1001 0.87 1.04 1.10 1.21 1.28 1.28, 286 x 286 - - 1.01 1.07 1.09 1.12,
+    #                          100 x 300 - - 0.89 0.97 1.03 1.04
+    # f64 100 x 512 x 128 1.19; i32 64 x 512 x 512 1.06, 200 x 600 x 600 1.08, 200 x 601 x 601 1.16; c64 1.0 to 1.27.
+    # Not of short rows, nor beside an A by columns (32 x 32 x 1000000 0.77, 60 x 35 x 25024 0.88; 100 x 100 x 1000000
+    # tn 0.86, 32 x 100 x 215512 tn 0.88; but 96 x 64 x 25024 1.2).
+    row_b, l2 = problem.n * problem.row.itemsize, cpu.caches().l2
+    bytes_b = problem.k * row_b
+    if row_b % 4096 == 0:
+        return PAGED_ROWS[row_b % (8 << 12) > 0]
+    if problem.layout[0] == "t" or row_b < SHORT_B:
+        return inf if _fits_l2(problem) else FEW_ROWS + 1
+    if row_b % EVEN_BYTES == 0 and row_b >= EVEN_LONG:
+        return EVEN_ROWS if bytes_b > l2 // 4 else inf
+    large, middling, small = UNEVEN_ROWS
+    return large if bytes_b > l2 else middling if bytes_b > l2 // 4 else small if bytes_b > l2 * 3 // 32 else inf
 
 
 def _fits_l2(problem: Problem) -> bool:

@@ -57,6 +57,7 @@ PANEL_CYCLES = 12
 # 1.19, 11 x 256 x 1024 1.19).
 CONVERT_A, CONVERT_B = 0.5, 0.3
 CALL_CYCLES = 20
+LATENCY_LEAST = 0.5
 
 
 class Limits(NamedTuple):
@@ -83,6 +84,11 @@ class Limits(NamedTuple):
 # where gemm's copy B or C is in memory 10000 x 128 x 96 0.95, 10000 x 600 x 32 0.89, f64 1000 x 512 x 64, rows whole
 # pages apart, 0.94.
 STEPS = 128
+# With 16 registers so many, for so many rows by a B in half of L2, or in a quarter of it (AVX2 on Zen 4, times gemm's
+# in place: f32 64 x 300 x 300 1.05, 100 x 200 x 600 1.03, 150 x 600 x 300 1.03, 49 x 32 x 288, 32 of them, 1.03, 64 x
+# 64 x 500 1.03, 400 x 400 x 150 1.04; f64 1.02 to 1.05, int32 1.02 to 1.06, c64 1.02; but where gemm's are better off
+# with a copy of B 300 x 300 x 300 0.98, 400 x 300 x 300 0.95, 3136 x 128 x 256 0.92).
+MORE_STEPS, MORE_ROWS = 512, (256, 1000)
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
 TURNED_ROWS = 128
@@ -224,7 +230,10 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     if row_b % 4096 == 0 or not near:
         return False
     several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
-    return problem.k <= BRIEF or (problem.k <= STEPS and several)
+    steps = STEPS
+    if tier.registers == 16 and problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4]:
+        steps = MORE_STEPS
+    return problem.k <= BRIEF or (problem.k <= steps and several)
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
@@ -248,6 +257,8 @@ def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
 def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     # Panels as the plan makes them: one more where that makes them equal, which is one call and not two.
     lanes, parts = registry.lanes(problem.row, tier), problem.row.parts
+    # Eight accumulators just hide it (AVX2, 4x24 times 4x16: 4 x 300 x 300 1.15, 16 x 300 x 300 1.12).
+    latency = LATENCY + (LATENCY_LEAST if tier.registers == 16 else 0)
     panels, vectors = -(-problem.m // mr), -(-problem.n // lanes)
     if problem.m % panels and problem.m % (panels + 1) == 0:
         panels += 1
@@ -260,7 +271,7 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     for high, count_i in _balanced(problem.m, panels):
         for wide, count_j in _balanced(vectors, across):
             rows = high * parts
-            step = max(rows * wide / PORTS, (rows + wide) / LOADS, LATENCY)
+            step = max(rows * wide / PORTS, (rows + wide) / LOADS, latency)
             # (Lines come whole, whatever k.)
             waits = max(0, rows - STREAMS) * STREAM_ROW * max(problem.k, LINE_STEPS) if far and wide > 1 else 0.0
             if problem.row.converts:
@@ -271,8 +282,8 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     # 1.06).
     row_b, l1d = problem.n * problem.row.itemsize, caches.l1d
     held = problem.k * (nr + mr) * problem.row.itemsize <= l1d and row_b % 4096
-    if not held and problem.k * row_b > l1d:
-        total += panels * vectors * problem.k * STREAM_B
+    if problem.k * row_b > l1d:
+        total += (1 if held else panels) * vectors * problem.k * STREAM_B
     return total
 
 

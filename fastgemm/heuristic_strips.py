@@ -15,6 +15,9 @@ Other types, in the gemv family, as the speed of the heuristic's other choice (f
 * 3 rows: 512 x 64 1.0, 512 x 256 1.5, 1024 x 256 1.6, 4096 x 256 1.9, 4096 x 1024 2.4;
 * 4 rows: in L2 0.7 to 1.1; 512 x 1024 1.3, 1024 x 1024 1.3, 2048 x 4096 1.5, 8192 x 1024 1.6;
 * 5 to 8 rows: 0.5 to 0.9 but from half of L3 on: 5 x 4096 x 4096 1.35, 6 x 8192 x 1024 1.4, 8 x 8192 x 1024 1.6;
+* with 16 registers (AVX2 on Zen 4) 3 rows: 256 x 512 0.85, 512 x 256 0.9, 512 x 512 1.15; 5 x 4096 x 4096 0.78, 6 x
+  3000 x 3000 0.7, 8 x 3000 x 2000 0.75; from memory, whole vectors a row, 2 x 7680 x 2560 0.83, 3 x 7680 x 2560 0.67, 4
+  x 10752 x 3584 0.66, f64 4 x 5000 x 2000 0.75, but 4 x 7860 x 2560 1.45, f64 4 x 4096 x 4096 1.04;
 * float16 and int16 (converted, so the sums are not what counts): 2 x 512 x 256 1.05, 2 x 4096 x 256 2.0 and 1.3,
   2 x 512 x 4096 3.6 and 1.4, but 2 x 128 x 1024 1.0 and 0.7; 4 x 4096 x 256 1.2 and 1.0, 4 x 512 x 4096 2.3 and 1.3.
 """
@@ -62,7 +65,7 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
     if problem.layout[1] != "n" or problem.m > registry.STRIP_ROWS:
         return None
     dots = registry.strips(family, problem.row)
-    if not (_takes(problem) if dots else _streams(problem)):
+    if not (_takes(problem) if dots else _streams(problem, tier)):
         return None
     split, threads = _team(problem, dots)
     found = Config("gemv", tier.name, nc=_strip(problem, tier, dots), split=split, threads=threads)
@@ -72,12 +75,18 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
     return found if found.misfit(problem) is None else None
 
 
-def _streams(problem: Problem) -> bool:
+def _streams(problem: Problem, tier: registry.Isa) -> bool:
     # Not dot products.
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     if m == 1 or n < STREAM_COLUMNS or k < STREAM_STEPS or not registry.strips("gemv", row):
         return False
     size, caches = n * k * row.stored_bytes, cpu.caches()
+    if tier.registers == 16 and not row.converts:
+        # What the driver aligns (`lead_of`) goes in whole lines: gemm's panels in place.
+        row_b = n * row.stored_bytes
+        near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
+        if m > FEW_ROWS or near or (row_b % 32 == 0 and 4 * size > 3 * caches.l3):
+            return False
     if m > FEW_ROWS:
         return size > caches.l3 // 2
     if m == FEW_ROWS:

@@ -24,11 +24,11 @@ from fastgemm.problem import Config, Problem, Record
 TIERS = [tier.name for tier in kernels.runnable()]
 needs_kernels = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
 
-# Register tile of 64 x 64 x 64 on one thread; it follows from the tile's cost, not from cache sizes.
+# Register tile of 64 x 64 x 600 on one thread; it follows from the tile's cost, not from cache sizes.
 PINNED = {
     "v2": {"f32": (4, 12), "f64": (4, 6), "c64": (2, 6), "c128": (3, 2), "i32": (6, 8), "i64": (3, 4), "i8": (6, 16)},
-    "v3": {"f32": (4, 24), "f64": (4, 12), "c64": (2, 12), "c128": (3, 4), "i32": (6, 16), "f16": (4, 24)},
-    "v4": {"f32": (6, 64), "f64": (6, 32), "c64": (3, 32), "c128": (7, 8), "i32": (6, 64), "f16": (6, 64)},
+    "v3": {"f32": (6, 16), "f64": (4, 12), "c64": (2, 12), "c128": (3, 4), "i32": (6, 16), "f16": (4, 24)},
+    "v4": {"f32": (6, 64), "f64": (6, 32), "c64": (3, 32), "c128": (4, 12), "i32": (6, 64), "f16": (6, 64)},
 }
 # In a child: no shipped records, and a report of the route as one line of JSON.
 PRELUDE = """
@@ -107,14 +107,16 @@ def test_thin_and_deep_takes_shorter_vectors() -> None:
 
 @pytest.mark.usefixtures("usual_caches")
 def test_short_vectors_copy_for_a_few_rows() -> None:
-    """Panels of less than two lines of a B with rows a page apart, or from memory, are copied; wider ones are not."""
+    """B's rows whole pages apart, alike in a line, or neither: from how many rows of A on a copy of it pays."""
     v2, v3, v4 = (registry.isa(name) for name in ("v2", "v3", "v4"))
     taken = [
-        ("f32", 16, 2048, 256, v3, "b"), ("f64", 16, 512, 512, v3, "b"), ("c64", 16, 1024, 700, v3, "b"),
-        ("f32", 15, 2048, 256, v3, "none"), ("f32", 40, 2047, 1200, v3, "none"), ("i32", 31, 2048, 2048, v3, "none"),
-        ("i32", 32, 2048, 2048, v3, "b"), ("f32", 128, 2048, 512, v2, "b"), ("f32", 127, 2048, 512, v2, "none"),
-        ("f32", 64, 2048, 256, v4, "none"), ("f32", 12, 3001, 3001, v3, "b"), ("f32", 11, 3001, 3001, v3, "none"),
-        ("f32", 12, 2001, 3001, v3, "none"), ("f32", 12, 3001, 3001, v2, "none"), ("f32", 12, 3001, 3001, v4, "none"),
+        ("f32", 32, 2048, 256, v3, "b"), ("f64", 32, 512, 600, v3, "b"), ("c64", 16, 1024, 700, v3, "b"),
+        ("f32", 31, 2048, 1200, v3, "none"), ("f32", 12, 8192, 1200, v3, "b"), ("i32", 31, 2048, 2048, v3, "none"),
+        ("i32", 32, 2048, 2048, v3, "b"), ("f32", 128, 2048, 512, v2, "b"), ("f32", 127, 2048, 600, v2, "none"),
+        ("f32", 64, 2048, 256, v4, "none"), ("f32", 33, 3001, 3001, v3, "b"), ("f32", 31, 3001, 3001, v3, "none"),
+        ("f32", 64, 301, 700, v3, "b"), ("f32", 63, 301, 700, v3, "none"), ("f32", 200, 100, 600, v3, "b"),
+        ("f32", 199, 100, 600, v3, "none"), ("f32", 400, 30, 600, v3, "none"), ("f32", 160, 1000, 1000, v3, "b"),
+        ("f32", 159, 1000, 1000, v3, "none"), ("f32", 33, 3001, 3001, v2, "none"), ("f32", 33, 3001, 3001, v4, "none"),
     ]  # fmt: skip
     for name, m, n, k, tier, pack in taken:
         config = heuristic.config(Problem(name, m, n, k), tier)
@@ -123,6 +125,20 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
     for name, kc, nc in [("f32", 512, 384), ("f64", 256, 384), ("c64", 256, 384)]:
         config = heuristic.config(Problem(name, 64, 4096, 4096), v3)
         assert (config.kc, config.nc) == (kc, nc // config.nr * config.nr), (name, config)
+
+
+@pytest.mark.usefixtures("usual_caches")
+def test_few_rows_with_few_registers() -> None:
+    """More steps of k for the small family, strips for fewer rows, and whole lines of B in place."""
+    taken = [
+        ("f32", 64, 300, 300, "v3", "small"), ("f32", 64, 300, 300, "v4", "gemm"), ("f32", 300, 300, 300, "v3", "gemm"),
+        ("f32", 3, 512, 256, "v3", "small"), ("f32", 3, 512, 256, "v4", "gemv"), ("f32", 3, 512, 512, "v3", "gemv"),
+        ("f32", 6, 4096, 4096, "v3", "gemm"), ("f32", 6, 4096, 4096, "v4", "gemv"),
+    ]  # fmt: skip
+    for name, m, n, k, tier, family in taken:
+        assert heuristic.config(Problem(name, m, n, k), registry.isa(tier)).family == family, (name, m, n, k, tier)
+    for m, n, k, wide in [(16, 2560, 2560, 16), (70, 64, 600, 16), (4, 300, 300, 24)]:
+        assert heuristic.config(Problem("f32", m, n, k), registry.isa("v3")).nr == wide, (m, n, k)
 
 
 @pytest.mark.usefixtures("usual_caches")
@@ -144,7 +160,7 @@ def test_heuristic(child: Child, isa: str) -> None:
     if isa not in TIERS:
         pytest.skip(f"no {isa} here")
     rows = [registry.dtype(name) for name in PINNED[isa]]
-    code = "".join(f"report(64, 64, 200, {row.numpy!r})\n" for row in rows)
+    code = "".join(f"report(64, 64, 600, {row.numpy!r})\n" for row in rows)
     code += "report(1, 300, 200)\nreport(300, 1, 200)\nreport(1, 300, 200, layout='ng')\n"
     found = routes(child, code, FASTGEMM_ISA=isa)
     for row, got in zip(rows, found, strict=False):

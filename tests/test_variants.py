@@ -290,6 +290,54 @@ def test_gemv_of_a_few_rows(dt: registry.DType, tier: registry.Isa) -> None:
                 assert np.array_equal(Plan(problem, config).run(a, b), stack_product(a, b))
 
 
+def lines(rows: int, columns: int, dtype: str, first: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """An array of the sea that begins a line and whose rows are whole lines, and its part from column `first` on."""
+    item = dtype_of(dtype).itemsize
+    wide = -(-(first + columns) * item // 64) * 64 // item
+    room = np.empty(batch * rows * wide * item + 64, "u1")
+    room = room[-room.ctypes.data % 64 :][: batch * rows * wide * item]
+    whole = room.view(dtype_of(dtype)).reshape(batch, rows, wide)
+    whole[...] = sea(dtype)
+    return whole, whole[:, :, first : first + columns]
+
+
+@pytest.mark.parametrize(("dt", "tier"), tiers())
+def test_right_operands_begin_anywhere_in_a_line(dt: registry.DType, tier: registry.Isa) -> None:
+    """B read in place whose rows begin alike: where that is moves where panels begin, and changes no bit."""
+    lanes, item = registry.lanes(dt, tier), dtype_of(dt.numpy).itemsize
+    n, k = 37 * lanes + 1, 270
+    whole: list[tuple[int, int, Config]] = []
+    for high, wide in registry.tiles(dt, tier):
+        for m, threads in itertools.product((1, high, 2 * high + 1), (1, 2)):
+            config = Config("gemm", tier.name, high, wide, pack="none", split="n", threads=threads)
+            whole += [(m, 1, config), (m, 1, config.replace(mc=high, kc=135, nc=20 * wide))]
+        small = Config("small", tier.name, high, wide, pack="none")
+        whole += [(m, batch, small) for m in (1, high, high + 1, 3 * high) for batch in (1, 3)]
+    whole += [(m, 1, Config("gemv", tier.name, nc=10 * lanes, threads=t)) for m in (2, 3, 8) for t in (1, 2)]
+    rng, some = np.random.default_rng(0), max(1, 16 // item)
+    for m, batch, config in whole:
+        problem = Problem(dt.name, m, n, k, batch=batch, threads=2)
+        if config.misfit(problem) is not None or (config.family == "small" and not registry.is_small(dt)):
+            continue
+        a = integers((batch, m, k), dt.numpy, 1)
+        numbers = integers((batch, k, n), dt.numpy, 2)
+        wide = {"b": "bool", "i": "i8", "c": "c16"}.get(a.dtype.kind, "f8")
+        want = stack_product(a.astype(wide), numbers.astype(wide)).astype(dtype_of(dt.result or dt.numpy))
+        rounded, bits = rng.normal(size=a.shape).astype(a.dtype), None
+        for first in (0, 1, some, 2 * some, 3 * some, 64 // item - 1):
+            b = lines(k, n, dt.numpy, first, batch)[1]
+            around, c = lines(m, n, dt.result or dt.numpy, 3, batch)
+            b[...] = numbers
+            Plan(problem, config).run(a, b, c)
+            assert np.array_equal(c, want), (problem, config, first)
+            if not dt.exact:
+                Plan(problem, config).run(rounded, b, c)
+                bits = c.copy() if bits is None else bits
+                assert np.array_equal(c, bits), (problem, config, first)
+            c[...] = sea(around.dtype.name)
+            assert is_sea(around), f"wrote beside the output: {problem}, {config}, {first}"
+
+
 def dots_tiers() -> list[Any]:
     """Those that the dots family has kernels for."""
     return [each for each in tiers() if registry.computes("dots", each.values[0])]

@@ -15,7 +15,7 @@ from fastgemm.driver.abi cimport (
     update_t,
 )
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, call_t, ceil_div, cut, grid_t, panel_at, panel_start, plan_t, row_gap, share, some_panels,
+    FAR_ROW_BYTES, call_t, ceil_div, cut, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap, share, some_panels,
 )
 
 cdef enum:
@@ -72,7 +72,10 @@ cdef void macrokernel(
     # Strides of A count components, or, where those are dot products' groups, bytes.
     cdef Py_ssize_t unit = size if t.group > 1 else 1, size_a = size // unit
     cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
-    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead, pace, steady
+    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead, pace, steady, panels = vecs.panels, lead = 0, live
+    # Components from C's first column, and from the block's.
+    cdef Py_ssize_t column = vec * L, col = 0
+    cdef grid_t behind
     cdef Py_ssize_t parts = min(rows.panels, READY_PARTS), soon = 0
     # Bytes of A and of B that the next block of k reads, and how many of them a tile fetches: at most three quarters of
     # what its steps can (32 x 32 x 1000000 by all of it, two threads, 0.92).
@@ -95,24 +98,38 @@ cdef void macrokernel(
         own.alpha_is_one = True
         own.beta_kind = 0
         own.narrow = False
+    if not b_packed:
+        live = (panel_start(vecs, panels) - 1) * L + tail
+        lead = lead_of(t, b, call.rs_b, live, kc)
+        if lead:
+            # A panel of its own, and the panels of what is behind it.
+            live -= lead
+            behind = cut(ceil_div(live, L), plan.nv)
+            tail = <int>((live - 1) % L + 1)
+            vecs = &behind
+            panels = behind.panels + 1
     if plan.far_blocks and rows.panels > 1:
-        share_of = ceil_div(next_a + next_b, vecs.panels * (rows.panels - 1))
-    for jr in range(vecs.panels):
-        nv = vecs.size + (1 if jr < vecs.larger else 0)
-        c_tail = tail if jr + 1 == vecs.panels else <int>L
+        share_of = ceil_div(next_a + next_b, panels * (rows.panels - 1))
+    for jr in range(panels):
+        if lead and jr == 0:
+            nv, c_tail = ceil_div(lead, L), <int>((lead - 1) % L + 1)
+        else:
+            nv = vecs.size + (1 if jr - (panels - vecs.panels) < vecs.larger else 0)
+            c_tail = tail if jr + 1 == panels else <int>L
+        live = (nv - 1) * L + c_tail
         if b_packed:
             b_panel = b + (v * b_steps + nv * b_first) * L * size
             rs_b = nv * L
             b_tail = <int>L
         else:
-            b_panel = b + v * L * size
+            b_panel = b + col * size
             rs_b = call.rs_b
             b_tail = c_tail
         if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.
-        own.next_c = nv * L if plan.far_c and direct and jr + 1 < vecs.panels else 0
-        own.column, own.live = (vec + v) * L // t.part, c_tail
+        own.next_c = live if plan.far_c and direct and jr + 1 < panels else 0
+        own.column, own.live = (column + col) // t.part, c_tail
         if fused:
             terms = <const epilogue_t*>call.terms
             own.bias = <const char*>terms.bias + own.column * size if terms.bias != NULL else NULL
@@ -133,8 +150,8 @@ cdef void macrokernel(
             elif ir == 0:
                 if plan.ready:
                     ahead = READY_AHEAD // size
-                elif not b_packed and jr + 1 < vecs.panels:
-                    ahead = nv * L
+                elif not b_packed and jr + 1 < panels:
+                    ahead = live
             elif share_of and 4 * share_of <= 3 * kc * nv * L * size:
                 at = (jr * (rows.panels - 1) + ir - 1) * share_of
                 ahead = ((a + next_a + at if at < next_a else b + next_b + at - next_a) - b_panel) // size
@@ -152,21 +169,19 @@ cdef void macrokernel(
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             if direct:
-                c = call.c + ((row + r) * call.rs_c + (vec + v) * L) * size_c
+                c = call.c + ((row + r) * call.rs_c + column + col) * size_c
                 micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, pace, &own)
                 if call.finish != NULL and not fused:
-                    call.finish(mr, ((nv - 1) * L + c_tail) // t.part, c, call.rs_c, call.terms,
-                                row + r, (vec + v) * L // t.part)
+                    call.finish(mr, live // t.part, c, call.rs_c, call.terms, row + r, own.column)
             else:
-                c = call.c + ((row + r) * call.rs_c + (vec + v) * L // t.part * call.cs_c) * size_c
+                c = call.c + ((row + r) * call.rs_c + own.column * call.cs_c) * size_c
                 micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, pace, &own)
                 if converted and call.finish != NULL and not fused:
-                    call.finish(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, call.terms,
-                                row + r, (vec + v) * L // t.part)
-                update(mr, ((nv - 1) * L + c_tail) // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store,
-                       row + r, (vec + v) * L // t.part)
+                    call.finish(mr, live // t.part, tile, nv * L, call.terms, row + r, own.column)
+                update(mr, live // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store, row + r, own.column)
             r += mr
         v += nv
+        col += live
 
 
 cdef inline bint rounds(const kernels_t* t, const call_t* call, const store_t* store) noexcept nogil:

@@ -9,7 +9,7 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
 
 from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
-from fastgemm.driver.structs cimport FAR_ROW_BYTES, call_t, cut, grid_t, plan_t
+from fastgemm.driver.structs cimport FAR_ROW_BYTES, LEAD_BYTES, call_t, ceil_div, cut, grid_t, lead_of, plan_t
 
 cdef enum:
     MAX_TURNED = 32 << 10  # bytes of a copied B, as `fastgemm.problem.MAX_TURNED`
@@ -140,6 +140,17 @@ cdef void converted(const plan_t* plan, const call_t* call, Py_ssize_t items, Py
         part.a += call.step_a
         part.b += call.step_b
         c += call.step_c
+
+
+cdef void by_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, const grid_t* vecs, int tail) noexcept nogil:
+    # The kernels' loops take as much of it as they can.
+    s.tail = tail
+    if vecs.panels == 1 and (s.count == 1 or rows.larger == 0):
+        rows_of_tiles(plan, s, rows, vecs.size)
+    elif s.count == 1 and rows.panels == 1 and plan.kernels.group == 1:
+        wide(plan, s, rows.size, vecs, tail)
+    else:
+        tiles(plan, s, rows, vecs, tail)
 
 
 cdef void anything(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row, const grid_t* rows,
@@ -310,7 +321,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef stack_kernel_t whole
     cdef stack_t s
     cdef call_t item
-    cdef Py_ssize_t _i
+    cdef Py_ssize_t _i, lead, width
     cdef bint plain, widens
     if plan.pack_b and call.cs_b != t.part:
         turned(plan, call, items, row0, row1, vec0, vec1)
@@ -352,7 +363,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     s.rs_a, s.cs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_a, call.rs_b, call.rs_c
     s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
     s.touch_a = s.touch_b = s.touch_c = s.far = 0
-    s.panels, s.panel_a, s.panel_c, s.tail = 1, 0, 0, tail
+    s.panels, s.panel_a, s.panel_c = 1, 0, 0
     whole = kernel_of_rows(plan, call, s.m)
     if items > 1:
         fetch_ahead(&s, t.part)
@@ -360,9 +371,18 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
         if 0 < plan.far_row <= FAR_ROW_BYTES and call.rs_a < 2 * plan.k * t.part:
             s.far = FAR_ROWS
         whole(&s)
-    elif vecs.panels == 1 and (items == 1 or rows.larger == 0):
-        rows_of_tiles(plan, &s, rows, vecs.size)
-    elif items == 1 and rows.panels == 1 and t.group == 1:
-        wide(plan, &s, rows.size, vecs, tail)
-    else:
-        tiles(plan, &s, rows, vecs, tail)
+        return
+    if not t.converts and (items == 1 or s.step_b % LEAD_BYTES == 0):
+        width = (vec1 - vec0 - 1) * L + tail
+        lead = lead_of(t, s.b, s.rs_b, width, s.k)
+        if lead:
+            own_vecs.panels, own_vecs.size, own_vecs.larger = 1, ceil_div(lead, L), 0
+            by_tiles(plan, &s, rows, &own_vecs, <int>((lead - 1) % L + 1))
+            s.b += lead * s.size_ab
+            s.c += lead * s.size_c
+            s.column += lead
+            width -= lead
+            own_vecs = cut(ceil_div(width, L), plan.nv)
+            vecs = &own_vecs
+            tail = <int>((width - 1) % L + 1)
+    by_tiles(plan, &s, rows, vecs, tail)

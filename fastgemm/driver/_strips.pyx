@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from fastgemm.driver.abi cimport MAX_STRIP, kernels_t, offset_t, store_t, update_t
 from fastgemm.driver._dots cimport NO_OFFSETS
-from fastgemm.driver.structs cimport call_t, ceil_div, plan_t, row_gap, share, strip_gap, strip_words
+from fastgemm.driver.structs cimport call_t, ceil_div, lead_of, plan_t, row_gap, share, strip_gap, strip_words
 
 # Bytes of A are copied as they are.
 cdef offset_t AS_THEY_ARE
@@ -24,8 +24,8 @@ cdef void strips(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssi
     cdef Py_ssize_t L = t.length, G = t.group, size = t.real_bytes, size_ab = t.ab_bytes
     cdef Py_ssize_t size_c = size if plan.raw else t.c_bytes
     cdef Py_ssize_t rows = row1 - row0, words = ceil_div(plan.k, G), gap_a = row_gap(words + t.appended, L)
-    cdef Py_ssize_t gap = strip_gap(plan), units = ceil_div(vec1 - vec0, G)
-    cdef Py_ssize_t count = ceil_div(vec1 - vec0, plan.ncv), i, r, col, cols
+    cdef Py_ssize_t gap = strip_gap(plan), first = vec0 * L, end = min(plan.n, vec1 * L)
+    cdef Py_ssize_t lead = 0, units, count, i, r, col, cols
     cdef char* sums = space + strip_words(plan) * size
     cdef char* c
     cdef unsigned int a_sums[MAX_STRIP]
@@ -44,10 +44,16 @@ cdef void strips(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssi
             memset(space + rows * gap_a * size, 1, plan.k)
             b_sums = <const unsigned int*>(sums + rows * gap * size)
             rows += 1
-    for i in range(count):
-        # Whole groups of the kernels' vectors.
-        col = (vec0 + share(units, i, count) * G) * L
-        cols = min(plan.n, min(vec1, vec0 + share(units, i + 1, count) * G) * L) - col
+    if G == 1 and not t.converts:
+        lead = lead_of(t, call.b + first * size, call.rs_b, end - first, plan.k)
+    units = ceil_div(end - first - lead, G * L)
+    count = ceil_div(units * G, plan.ncv)
+    for i in range(-1 if lead else 0, count):
+        # What begins before a whole vector; whole groups of the kernels' vectors.
+        col = first + lead + share(units, i, count) * G * L
+        cols = min(end, first + lead + share(units, i + 1, count) * G * L) - col
+        if i < 0:
+            col, cols = first, lead
         for r in range(rows):
             memset(sums + r * gap * size, 0, ceil_div(cols, G * L) * G * L * size)
         t.strips[rows](plan.k, cols, space, gap_a, call.b + (col * call.cs_b) * size_ab, call.rs_b * size_ab,

@@ -10,6 +10,21 @@ cdef enum:
     DOTS_STEPS = 64         # of k, of which blocks are whole multiples there
     FAR_ROW_BYTES = 1536    # of a row of A, up to which all of it is fetched at once
     DOTS_L1 = 24 << 10      # bytes of B's columns that all rows pass over: beside four rows of A in 48 KiB
+    LINE = 64
+    # Bytes of a vector whose loads gain by being aligned, and vectors of a row of C from which one more for that pays:
+    # NumPy's arrays begin 16 bytes into a line, so that every other vector of 32 bytes lies in two lines and a panel of
+    # 16 floats in two instead of one (AVX2 on Zen 4, one thread, bench/builds.py: f32 400^3 1.09, 64 x 512 x 512 1.18,
+    # 13 x 512 x 256 1.22, 6 x 800 x 800 1.23, strips 2 x 1024 x 1024 1.34, 4 x 1024 x 1024 1.25; f64 128^3 1.06, 256^3
+    # 1.18; int32 100 x 512 x 128 1.16; but f32 64 columns 0.9, 128 0.95 to 1.0, 192 0.91 to 1.0, 256 1.00 to 1.05).  Of
+    # 64 bytes, where multiplying leaves more time for loads, it was not measured.
+    LEAD_BYTES = 32
+    LEAD_VECTORS = 32
+    # And steps of k, whose lines of a panel leave L1 little room (twice as many where each row lies in two); of rows that
+    # share sets of it fewer.  C, which begins a line, lies across lines then (800 x 800 x 16 0.92, x 64 0.97; 2000 x
+    # 2000 x 32 0.84; 100 x 512 x 32 1.10).
+    LEAD_STEPS = 128
+    LEAD_PAGED = 2048
+    LEAD_PAGED_STEPS = 32
 
 cdef enum:
     SPLIT_M = 0
@@ -113,6 +128,21 @@ cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
     grid.size = length // grid.panels
     grid.larger = length - grid.panels * grid.size
     return grid
+
+
+cdef inline Py_ssize_t lead_of(
+        const kernels_t* t, const char* b, Py_ssize_t rs_b, Py_ssize_t width, Py_ssize_t k) noexcept nogil:
+    # Components in front of the first whole line of every row of a B that is read in place, or the first whole vector;
+    # 0 where its rows do not begin alike.
+    cdef Py_ssize_t size = t.real_bytes, length = t.length * size, begin = LINE if rs_b * size % LINE == 0 else length
+    cdef Py_ssize_t before = -<Py_ssize_t>b & (begin - 1)
+    if before == 0 or length != LEAD_BYTES or width < LEAD_VECTORS * t.length:
+        return 0
+    if k < (LEAD_PAGED_STEPS if rs_b * size % LEAD_PAGED == 0 else LEAD_STEPS):
+        return 0
+    if rs_b * size & (begin - 1) or before & (t.part * size - 1):
+        return 0
+    return before // size
 
 
 cdef inline Py_ssize_t panel_start(const grid_t* grid, Py_ssize_t panel) noexcept nogil:
