@@ -19,9 +19,9 @@ cdef enum:
     # 64 bytes, where multiplying leaves more time for loads, it was not measured.
     LEAD_BYTES = 32
     LEAD_VECTORS = 32
-    # And steps of k, whose lines of a panel leave L1 little room (twice as many where each row lies in two); of rows that
-    # share sets of it fewer.  C, which begins a line, lies across lines then (800 x 800 x 16 0.92, x 64 0.97; 2000 x
-    # 2000 x 32 0.84; 100 x 512 x 32 1.10).
+    # And steps of k, whose lines of a panel leave L1 little room (twice as many where each row lies in two); fewer of
+    # rows that share sets of it.  C, which begins a line, lies across lines then (800 x 800 x 16 0.92, x 64 0.97;
+    # 2000 x 2000 x 32 0.84; 100 x 512 x 32 1.10).
     LEAD_STEPS = 128
     LEAD_PAGED = 2048
     LEAD_PAGED_STEPS = 32
