@@ -46,6 +46,7 @@ SLOW_ROWS = 128          # of registers from which it is not beside panels of le
 PAGED_ROWS, EVEN_ROWS, UNEVEN_ROWS = (12, 32), 160, (32, 64, FEW_ROWS)
 SHORT_B = 256            # bytes of a row of B below which it has too few panels
 EVEN_BYTES, EVEN_LONG = 32, 1024  # what such rows are whole numbers of, and bytes from which on they are aligned
+EVEN_STEPS, EVEN_PAGED = 128, 2048  # if there are so many, or they are whole numbers of that
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few registers; for so short rows of both
 DEEPEST = 4096           # steps of k of their columns where those lie along k
@@ -349,7 +350,8 @@ def _copied_from(problem: Problem) -> float:
         return PAGED_ROWS[row_b % (8 << 12) > 0]
     if problem.layout[0] == "t" or row_b < SHORT_B:
         return inf if _fits_l2(problem) else FEW_ROWS + 1
-    if row_b % EVEN_BYTES == 0 and row_b >= EVEN_LONG:
+    aligned = problem.k >= EVEN_STEPS or row_b % EVEN_PAGED == 0    # as `lead_of` says; 64 x 1000000 x 64 in place 0.77
+    if row_b % EVEN_BYTES == 0 and row_b >= EVEN_LONG and aligned:
         return EVEN_ROWS if bytes_b > l2 // 4 else inf
     large, middling, small = UNEVEN_ROWS
     return large if bytes_b > l2 else middling if bytes_b > l2 // 4 else small if bytes_b > l2 * 3 // 32 else inf
@@ -416,10 +418,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 221 / 205 us; f64 35 x 256 x 512 86 / 77, 16 x 350 x 700 76 / 71).
         least = 512 if problem.layout[0] == "n" else 128
         kc = max(least, min(4096, (l2 >> 2) // (row_b + beside)))
-        if problem.layout[0] == "t" and tier.registers == 16:
-            # As much of both as is read again from about L1 (AVX2 on Zen 4, one thread, times KC 256 to 2045: f32 100 x
-            # 100 x 100000 1.13, 32 x 100 x 215512 1.14, 128 x 64 x 50000 1.17, 100 x 32 x 100000 1.27, 150 x 150 x 2000
-            # 1.14, f64 60 x 60 x 50000 1.28; 64 steps f32 32 x 32 x 300000 1.25, 16 x 16 x 300000 1.09).
+        if problem.layout[0] == "t" and tier.registers == 16 and problem.n > nr:
+            # As much of both as is read again, by several panels, from L1 (AVX2 on Zen 4, one thread, times KC 256 to
+            # 2045: f32 100 x 100 x 100000 1.13, 32 x 100 x 215512 1.14, 128 x 64 x 50000 1.17, 100 x 32 x 100000
+            # 1.27, 150 x 150 x 2000 1.14, f64 60 x 60 x 50000 1.28; 64 steps f32 32 x 32 x 300000 1.25; but 16 x 9
+            # x 23040 0.83).
             kc = min(kc, THIN_STEPS if row_b + beside <= THIN_BYTES else TURNED_STEPS)
     few = problem.m <= FEW_ROWS and pack == "b"
     held = problem.row.real_bytes * problem.row.parts    # by a number of a panel

@@ -45,7 +45,9 @@ FLAT = 8  # rows of one panel beside a wide C, which is written in as many strea
 FEW_ROWS = 32  # and of one or some beside a B that L2, or part of L3, holds
 L3_SHARE, L2_TIMES = 3 / 8, 4
 FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
-ROW_VECTORS = 4  # of the only row of C, by a matrix that a second thread would not help to stream
+# Vectors of the only row of C, by a matrix that a second thread would not help to stream, by registers (AVX2 on Zen 4,
+# times gemv's: 1 x 32 x 32 0.75, 1 x 32 x 256 0.7, 1 x 24 x 1024 1.07, 1 x 16 x 128 0.92).
+ROW_VECTORS = {32: 4, 16: 3}
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
 # Steps of a row by few columns, in a stack, from which gemv puts rows of B side by side (ns of a product, small / gemv:
@@ -146,7 +148,8 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
 
 def one_row(problem: Problem, tier: registry.Isa) -> bool:
     """Whether registers hold the only row of C, so that a tile beats gemv's passes over it."""
-    few = registry.lanes(problem.row, tier) < problem.n <= ROW_VECTORS * registry.lanes(problem.row, tier)
+    most = ROW_VECTORS[tier.registers] * registry.lanes(problem.row, tier)
+    few = registry.lanes(problem.row, tier) < problem.n <= most
     few = few and problem.m == 1 and problem.layout[1] == "n" and not problem.row.converts and problem.row.parts == 1
     return few and problem.k * problem.n * problem.row.itemsize < TEAM_BYTES
 
