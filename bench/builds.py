@@ -2,6 +2,7 @@
 
     git worktree add /tmp/before HEAD~1        # and build it there: pip install -e . in an environment of its own
     python bench/builds.py /tmp/before --shapes 784x8x72x32 20000x32x128 --rounds 6
+    python bench/builds.py /tmp/before --begin 16 --shapes 400x400x400 6x800x800
     python bench/builds.py /tmp/before --dtype float64 --threads 2 --shapes bench/shapes/complaint_shapes.csv
 
 Every round starts both builds in new processes, one after the other and in the other order next time, because where
@@ -42,6 +43,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=4, help="processes of each build (default 4)")
     made.add_argument("--sample", type=float, default=0.005, metavar="SECONDS", help="length of a sample")
     made.add_argument("--budget", type=float, default=0.5, metavar="SECONDS", help="of a process on a shape")
+    made.add_argument(
+        "--begin", type=int, choices=range(0, 64, 16), metavar="BYTES",
+        help="operands begin so many bytes into a line: 0, 16, 32 or 48 (default: where NumPy puts them, mostly 16)",
+    )  # fmt: skip
     made.add_argument("--reuse-out", action="store_true", help="write to one output instead of a fresh one a call")
     return made
 
@@ -63,7 +68,7 @@ def times(tree: Path, shapes: Sequence[cases.Case], options: argparse.Namespace,
             bar.step(f"{case.label} in {tree.name}")
             answer = worker.ask(
                 "prepare", case=case.to_dict(), sample=options.sample, operands="hot", reuse_out=options.reuse_out,
-                budget=options.budget,
+                budget=options.budget, begin=options.begin,
             )  # fmt: skip
             if "unsupported" in answer:
                 raise RuntimeError(f"{tree}: {case.label}: {answer['unsupported']}")

@@ -216,6 +216,27 @@ def operands(case: Case, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return (a.swapaxes(-1, -2) if case.trans_a else a), (b.swapaxes(-1, -2) if case.trans_b else b)
 
 
+def begun(array: np.ndarray, begin: int) -> np.ndarray:
+    """Return a copy in the same layout that begins so many bytes into a line of the cache.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> moved = begun(np.ones((3, 5), "f4").T, 16)
+    >>> moved.shape, moved.strides, moved.ctypes.data % 64
+    ((5, 3), (4, 20), 16)
+    """
+    import numpy as np
+
+    turned = array.ndim > 1 and not array.flags.c_contiguous
+    stored = array.swapaxes(-1, -2) if turned else array
+    room = np.empty(stored.nbytes + 128, "u1")
+    first = -room.ctypes.data % 64 + begin
+    copy = room[first : first + stored.nbytes].view(stored.dtype).reshape(stored.shape)
+    copy[...] = stored
+    return copy.swapaxes(-1, -2) if turned else copy
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy type of a name; bfloat16 is the package ml_dtypes'."""
     import numpy as np

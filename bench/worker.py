@@ -67,15 +67,21 @@ class Session:
         return answer
 
     def prepare(
-        self, case: dict[str, Any], sample: float, operands: str, reuse_out: bool, budget: float
-    ) -> dict[str, Any]:
-        """Bind a case; return how many calls make a sample, or ``unsupported``."""
+        self, case: dict[str, Any], sample: float, operands: str, reuse_out: bool, budget: float,
+        begin: int | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Bind a case; return how many calls make a sample, or ``unsupported``.
+
+        Operands lie where NumPy puts them, or begin so many bytes into a line.
+        """
         import numpy as np
 
         self.drop()
         one = cases.Case(**case)
         try:
             pairs = [cases.operands(one, seed) for seed in range(_sets(one) if operands == "rotated" else 1)]
+            if begin is not None:
+                pairs = [(cases.begun(a, begin), cases.begun(b, begin)) for a, b in pairs]
             a, b = pairs[0]
             result = cases.numpy_dtype(one.result)
             out = np.empty((*a.shape[:-1], b.shape[-1]), result) if reuse_out else None

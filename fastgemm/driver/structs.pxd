@@ -13,10 +13,10 @@ cdef enum:
     LINE = 64
     # Bytes of a vector whose loads gain by being aligned, and vectors of a row of C from which one more for that pays:
     # NumPy's arrays begin 16 bytes into a line, so that every other vector of 32 bytes lies in two lines and a panel of
-    # 16 floats in two instead of one (AVX2 on Zen 4, one thread, bench/builds.py: f32 400^3 1.09, 64 x 512 x 512 1.18,
-    # 13 x 512 x 256 1.22, 6 x 800 x 800 1.23, strips 2 x 1024 x 1024 1.34, 4 x 1024 x 1024 1.25; f64 128^3 1.06, 256^3
-    # 1.18; int32 100 x 512 x 128 1.16; but f32 64 columns 0.9, 128 0.95 to 1.0, 192 0.91 to 1.0, 256 1.00 to 1.05).  Of
-    # 64 bytes, where multiplying leaves more time for loads, it was not measured.
+    # 16 floats in two instead of one (AVX2 on Zen 4, one thread, bench/builds.py --begin 16: f32 400^3 1.15, 64 x 512 x
+    # 512 1.18, 13 x 512 x 256 1.26, 6 x 800 x 800 1.24, strips 2 x 1024 x 1024 1.32, 4 x 1024 x 1024 1.26; but 64
+    # columns 0.9, 128 0.95 to 1.0, 192 0.91 to 1.0, 256 1.00 to 1.05).  Of 64 bytes, where multiplying leaves more time
+    # for loads, it was not measured.
     LEAD_BYTES = 32
     LEAD_VECTORS = 32
     # And steps of k, whose lines of a panel leave L1 little room (twice as many where each row lies in two); fewer of
