@@ -151,12 +151,12 @@ def test_few_rows_by_weights_in_place(tier: registry.Isa, split: str) -> None:
 @pytest.mark.parametrize("family", ["gemm", "small", "gemv"])
 def test_weights_that_begin_anywhere_in_a_line(tier: registry.Isa, family: str) -> None:
     """Their rows begin alike, so panels begin where lines do: bias, residual and activation follow."""
-    x, weight, bias, residual = operands(5, 600, 40, "f4")
-    base = heuristic.config(Problem("f32", 5, 600, 40), tier)
+    x, weight, bias, residual = operands(5, 600, 140, "f4")
+    base = heuristic.config(Problem("f32", 5, 600, 140), tier)
     mr, nr = registry.tiles(registry.dtype("f32"), tier)[0]
     tile = {} if family == "gemv" else {"mr": mr, "nr": nr}
-    room = np.empty(40 * 640 + 16, "f4")
-    room = room[-room.ctypes.data % 64 // 4 :][: 40 * 640].reshape(40, 640)
+    room = np.empty(140 * 640 + 16, "f4")
+    room = room[-room.ctypes.data % 64 // 4 :][: 140 * 640].reshape(140, 640)
     for first in (0, 1, 4, 12, 15):
         columns = room[:, first : first + 600]
         columns[...] = weight.T

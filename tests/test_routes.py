@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -125,6 +126,15 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
     for name, kc, nc in [("f32", 512, 384), ("f64", 256, 384), ("c64", 256, 384)]:
         config = heuristic.config(Problem(name, 64, 4096, 4096), v3)
         assert (config.kc, config.nc) == (kc, nc // config.nr * config.nr), (name, config)
+
+
+def test_the_rules_know_which_rows_the_driver_aligns() -> None:
+    """What `lead_of` asks of a B that is read in place, in the rule that weighs that against a copy."""
+    text = (Path(heuristic.__file__).parent / "driver" / "structs.pxd").read_text(encoding="utf-8")
+    lead = {name: int(value) for name, value in re.findall(r"^    LEAD_(\w+) = (\d+)$", text, re.MULTILINE)}
+    assert heuristic.EVEN_BYTES == lead["BYTES"]
+    assert heuristic.EVEN_LONG == lead["BYTES"] * lead["VECTORS"]
+    assert (heuristic.EVEN_STEPS, heuristic.EVEN_PAGED) == (lead["STEPS"], lead["PAGED"])
 
 
 @pytest.mark.usefixtures("usual_caches")
