@@ -132,9 +132,9 @@ def test_the_rules_know_which_rows_the_driver_aligns() -> None:
     """What `lead_of` asks of a B that is read in place, in the rule that weighs that against a copy."""
     text = (Path(heuristic.__file__).parent / "driver" / "structs.pxd").read_text(encoding="utf-8")
     lead = {name: int(value) for name, value in re.findall(r"^    LEAD_(\w+) = (\d+)$", text, re.MULTILINE)}
-    assert heuristic.EVEN_BYTES == lead["BYTES"]
-    assert heuristic.EVEN_LONG == lead["BYTES"] * lead["VECTORS"]
-    assert (heuristic.EVEN_STEPS, heuristic.EVEN_PAGED) == (lead["STEPS"], lead["PAGED"])
+    assert lead["BYTES"] == heuristic.EVEN_BYTES
+    assert lead["BYTES"] * lead["VECTORS"] == heuristic.EVEN_LONG
+    assert (lead["STEPS"], lead["PAGED"]) == (heuristic.EVEN_STEPS, heuristic.EVEN_PAGED)
 
 
 @pytest.mark.usefixtures("usual_caches")
