@@ -15,7 +15,8 @@ from fastgemm.driver.abi cimport (
     update_t,
 )
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, call_t, ceil_div, cut, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap, share, some_panels,
+    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap,
+    share, some_panels,
 )
 
 cdef enum:
@@ -100,12 +101,10 @@ cdef void macrokernel(
         own.narrow = False
     if not b_packed:
         live = (panel_start(vecs, panels) - 1) * L + tail
-        lead = lead_of(t, b, call.rs_b, live, kc)
+        lead = lead_of(t, b, call.rs_b, live, kc, LINE)
         if lead:
             # A panel of its own, and the panels of what is behind it.
-            live -= lead
-            behind = cut(ceil_div(live, L), plan.nv)
-            tail = <int>((live - 1) % L + 1)
+            behind = cut_components(live - lead, L, plan.nv, &tail)
             vecs = &behind
             panels = behind.panels + 1
     if plan.far_blocks and rows.panels > 1:
@@ -217,37 +216,6 @@ cdef bint takes_whole(const plan_t* plan, const call_t* call) noexcept nogil:
     return plan.whole and (not plan.pack_a and plan.kernels.group == 1 or call.cs_a == plan.kernels.part)
 
 
-cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_space) noexcept nogil:
-    # What `blocked_rows` does, without its blocks: of a 9x9x9 product they are half of the time.
-    cdef const kernels_t* t = plan.kernels
-    cdef const grid_t* vecs = &plan.vectors
-    cdef Py_ssize_t L = t.length, size_ab = t.ab_bytes, steps = plan.kc + t.appended, v = 0, j, nv, live
-    cdef Py_ssize_t unit = t.real_bytes if t.group > 1 else 1, gap = row_gap(steps * t.part, L)
-    cdef store_t store = call.store
-    store.in_place = False
-    store.last, store.flip = 0, 0
-    store.narrow = rounds(t, call, &store)
-    for j in range(vecs.panels):
-        nv = vecs.size + (1 if j < vecs.larger else 0)
-        live = (nv - 1) * L + (plan.tail if v + nv == plan.width else L)
-        t.pack_b(plan.k, live, nv, call.b + (v * L // t.part) * call.cs_b * size_ab, call.rs_b, call.cs_b,
-                 b_space + v * L * steps * t.real_bytes, call.offsets + 1 if call.offsets != NULL else NULL,
-                 v * L // t.part)
-        v += nv
-    if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
-        reads_in_place(&store, call)
-        store.last = <int>(plan.k % t.group * size_ab)
-        macrokernel(plan, call, &store, call.a, call.rs_a * size_ab, t.group * size_ab, False, b_space, True, steps, 0,
-                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
-    elif not plan.pack_a and t.group == 1:
-        macrokernel(plan, call, &store, call.a, call.rs_a, call.cs_a, False, b_space, True, steps, 0,
-                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
-    else:
-        t.pack_a(plan.k, plan.m, call.a, call.rs_a, call.cs_a, a_space, gap, t.part, call.offsets, 0)
-        macrokernel(plan, call, &store, a_space, gap * unit, t.part * unit, False, b_space, True, steps, 0,
-                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
-
-
 cdef void copy_b(const kernels_t* t, const call_t* call, const char* b, Py_ssize_t k, Py_ssize_t kp, const grid_t* grid,
                  Py_ssize_t vec, Py_ssize_t vecs, int tail, char* out, const offset_t* offset) noexcept nogil:
     # A block of B, from vector vec on, into panels of kp steps each.
@@ -267,6 +235,32 @@ cdef void copy_b(const kernels_t* t, const call_t* call, const char* b, Py_ssize
                      call.rs_b, call.cs_b, out + (v * kp + done * nv) * L * size, offset, (vec + v) * L // t.part)
             v += nv
         done += some
+
+
+cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_space) noexcept nogil:
+    # What `blocked_rows` does, without its blocks: of a 9x9x9 product they are half of the time.
+    cdef const kernels_t* t = plan.kernels
+    cdef const grid_t* vecs = &plan.vectors
+    cdef Py_ssize_t L = t.length, size_ab = t.ab_bytes, steps = plan.kc + t.appended
+    cdef Py_ssize_t unit = t.real_bytes if t.group > 1 else 1, gap = row_gap(steps * t.part, L)
+    cdef store_t store = call.store
+    store.in_place = False
+    store.last, store.flip = 0, 0
+    store.narrow = rounds(t, call, &store)
+    copy_b(t, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
+           call.offsets + 1 if call.offsets != NULL else NULL)
+    if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
+        reads_in_place(&store, call)
+        store.last = <int>(plan.k % t.group * size_ab)
+        macrokernel(plan, call, &store, call.a, call.rs_a * size_ab, t.group * size_ab, False, b_space, True, steps, 0,
+                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
+    elif not plan.pack_a and t.group == 1:
+        macrokernel(plan, call, &store, call.a, call.rs_a, call.cs_a, False, b_space, True, steps, 0,
+                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
+    else:
+        t.pack_a(plan.k, plan.m, call.a, call.rs_a, call.cs_a, a_space, gap, t.part, call.offsets, 0)
+        macrokernel(plan, call, &store, a_space, gap * unit, t.part * unit, False, b_space, True, steps, 0,
+                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
 
 
 cdef void blocked(

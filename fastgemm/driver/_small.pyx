@@ -9,7 +9,9 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
 
 from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
-from fastgemm.driver.structs cimport FAR_ROW_BYTES, LEAD_BYTES, call_t, ceil_div, cut, grid_t, lead_of, plan_t
+from fastgemm.driver.structs cimport (
+    FAR_ROW_BYTES, LEAD_BYTES, LINE, call_t, cut, cut_components, grid_t, lead_of, plan_t,
+)
 
 cdef enum:
     MAX_TURNED = 32 << 10  # bytes of a copied B, as `fastgemm.problem.MAX_TURNED`
@@ -313,7 +315,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     # Rows row0 : row1 and vectors vec0 : vec1 of `items` products.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length
-    cdef int tail = plan.tail if vec1 == plan.width else t.length
+    cdef int tail = plan.tail if vec1 == plan.width else t.length, lead_tail
     # By address: a copy loads what the plan cache has just stored in other pieces, and waits for the stores (9 ns).
     cdef const grid_t* rows = &plan.rows
     cdef const grid_t* vecs = &plan.vectors
@@ -374,15 +376,13 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
         return
     if not t.converts and (items == 1 or s.step_b % LEAD_BYTES == 0):
         width = (vec1 - vec0 - 1) * L + tail
-        lead = lead_of(t, s.b, s.rs_b, width, s.k)
+        lead = lead_of(t, s.b, s.rs_b, width, s.k, LINE)
         if lead:
-            own_vecs.panels, own_vecs.size, own_vecs.larger = 1, ceil_div(lead, L), 0
-            by_tiles(plan, &s, rows, &own_vecs, <int>((lead - 1) % L + 1))
+            vecs = &own_vecs
+            own_vecs = cut_components(lead, L, plan.nv, &lead_tail)
+            by_tiles(plan, &s, rows, vecs, lead_tail)
             s.b += lead * s.size_ab
             s.c += lead * s.size_c
             s.column += lead
-            width -= lead
-            own_vecs = cut(ceil_div(width, L), plan.nv)
-            vecs = &own_vecs
-            tail = <int>((width - 1) % L + 1)
+            own_vecs = cut_components(width - lead, L, plan.nv, &tail)
     by_tiles(plan, &s, rows, vecs, tail)
