@@ -51,17 +51,6 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
     nr = nv * registry.lanes(row, tier)
     own = heuristic.family(row, tier)
     dot = registry.DOTS.get((own, registry.kernels_of(row, own)))
-    mc, kc, nc = heuristic.blocks(problem, tier, mr, nr, "b")
-    size = row.itemsize
-    if dot is not None and dot.appended:
-        # The sums that correct a dot product stand once, behind all of k.
-        kc = -(-problem.k // dot.group) * dot.group
-        nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))
-    elif mr < problem.m <= heuristic.FEW_ROWS and problem.k * problem.n * row.real_bytes > cpu.caches().l2:
-        # Several passes over a panel, while the next block of it is fetched (`macrokernel`): half as many steps, so
-        # that both fit L2, and one panel at a time, so that they follow each other in memory (4096 x 4096 f32, one
-        # thread, KC 512 / 1024 / 2048: 16 rows 2.14 / 2.13 / 2.32 ms, 32 rows 4.54 / 4.36 / 4.53).
-        kc, nc = -(-problem.k // -(-problem.k // max(128, (cpu.caches().l2 >> 8) // size))), nr
     in_place = problem.layout[0] == "n" and registry.in_place(own, row)
     pack = "b" if row.converts else "none"
     # Rows of A in place however far apart: where they are whole pages, so that a panel's share a set of L1, copying
@@ -69,6 +58,17 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
     # 512 rows 1.02 to 1.07; one thread and two).
     if (row.converts and not in_place) or problem.layout[0] == "g":
         pack = "ab"
+    mc, kc, nc = heuristic.blocks(problem, tier, mr, nr, "ab" if pack == "ab" else "b")
+    size = row.itemsize
+    if dot is not None and dot.appended:
+        # The sums that correct a dot product stand once, behind all of k.
+        kc = -(-problem.k // dot.group) * dot.group
+        nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))
+    elif pack != "ab" and mr < problem.m <= heuristic.FEW_ROWS and problem.k * problem.n * size > cpu.caches().l2:
+        # Several passes over a panel, while the next block of it is fetched (`macrokernel`): half as many steps, so
+        # that both fit L2, and one panel at a time, so that they follow each other in memory (4096 x 4096 f32, one
+        # thread, KC 512 / 1024 / 2048: 16 rows 2.14 / 2.13 / 2.32 ms, 32 rows 4.54 / 4.36 / 4.53).
+        kc, nc = -(-problem.k // -(-problem.k // max(128, (cpu.caches().l2 >> 8) // size))), nr
     if pack == "ab":
         mc = max(mr, min(mc, cpu.caches().l2 * 3 // 8 // (kc * size) // mr * mr))
     return Config(own, tier.name, mr, nr, mc, kc, max(nr, nc), pack, *_team(problem, nr))
