@@ -78,6 +78,10 @@ class Limits(NamedTuple):
     shared: int = 0
 
 
+# With 16 registers so many rows of f16, whose numbers of A take two more instructions each (AVX2 on Zen 4, gemm's times
+# these: 24 x 512 x 512 0.93, 32 x 128 x 384 0.99, 48 x 128 x 384 1.06, 96 x 512 x 512 1.17; bf16 96 x 512 x 512 1.02).
+FLAT_F16 = 32
+
 # Steps of k up to which an output in a cache is a row of tiles: gemm's loop around them costs more than it saves.
 # That is scalar work, of which a virtual core does half as much while the other thread of its core computes; times
 # gemm's kernels then, and otherwise: 494 x 64 x 8 1.47 and 1.15, 494 x 100 x 32 1.15 and 1.02, 494 x 300 x 64 1.13 and
@@ -195,7 +199,10 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         tall = m > SMALL and n <= columns
         if dots:
             return tall and k <= limits.brief
-        return k <= limits.short or (tall and k <= SHORT) or (m <= limits.flat and n > SMALL)
+        flat = limits.flat
+        if tier.registers == 16 and problem.row.stored == "f16":
+            flat = FLAT_F16
+        return k <= limits.short or (tall and k <= SHORT) or (m <= flat and n > SMALL)
     if problem.layout[1] != "n" and max(m, n, k) <= SMALL:
         return True
     if is_narrow(problem, tier):

@@ -98,6 +98,68 @@ cdef extern from *:
     FASTGEMM_MASKED(i64, unsigned long long, 64, __mmask8, FASTGEMM_LIVE)
     FASTGEMM_MASKED(b8, unsigned char, 8, __mmask64, FASTGEMM_LIVE)
     #else
+    #if FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    /* In pieces of 8, 4, 2 and 1 bytes: a memcpy of unknown length is a call. */
+    #define FASTGEMM_PIECES(S, T) \\
+    static inline v##S part_##S(const T *p, int n) { \\
+        const int bytes = n * (int)sizeof(T); \\
+        if (bytes == 32) return load_##S(p); \\
+        if (bytes < 16) return (v##S)_mm256_zextsi128_si256(first_bytes(p, bytes)); \\
+        return (v##S)_mm256_setr_m128i(_mm_loadu_si128((const __m128i *)p), \\
+                                       first_bytes((const char *)p + 16, bytes - 16)); \\
+    } \\
+    static inline void store_part_##S(T *p, v##S v, int n) { \\
+        const int bytes = n * (int)sizeof(T); \\
+        if (bytes == 32) { store_##S(p, v); return; } \\
+        if (bytes < 16) { store_first_bytes(p, _mm256_castsi256_si128((__m256i)v), bytes); return; } \\
+        _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128((__m256i)v)); \\
+        store_first_bytes((char *)p + 16, _mm256_extracti128_si256((__m256i)v, 1), bytes - 16); \\
+    }
+    static inline __m128i first_bytes(const void *from, int n) {
+        const char *p = (const char *)from;
+        unsigned long long low = 0, high = 0, eight;
+        unsigned four;
+        unsigned short two;
+        if (n >= 16) return _mm_loadu_si128((const __m128i *)p);
+        if (n >= 8) {
+            /* The last eight end with the n-th; what the first eight have already is shifted out. */
+            memcpy(&low, p, 8);
+            memcpy(&eight, p + n - 8, 8);
+            high = n == 8 ? 0 : eight >> 8 * (16 - n);
+        } else if (n >= 4) {
+            memcpy(&four, p, 4);
+            low = four;
+            memcpy(&four, p + n - 4, 4);
+            low |= (unsigned long long)four << 8 * (n - 4);
+        } else if (n >= 2) {
+            memcpy(&two, p, 2);
+            low = two;
+            memcpy(&two, p + n - 2, 2);
+            low |= (unsigned long long)two << 8 * (n - 2);
+        } else if (n == 1) {
+            low = (unsigned char)*p;
+        }
+        return _mm_set_epi64x((long long)high, (long long)low);
+    }
+    static inline void store_first_bytes(void *to, __m128i v, int n) {
+        char *p = (char *)to;
+        unsigned long long word;
+        if (n >= 16) { _mm_storeu_si128((__m128i *)p, v); return; }
+        if (n & 8) { _mm_storel_epi64((__m128i *)p, v); v = _mm_unpackhi_epi64(v, v); p += 8; }
+        word = (unsigned long long)_mm_cvtsi128_si64(v);
+        if (n & 4) { memcpy(p, &word, 4); word >>= 32; p += 4; }
+        if (n & 2) { memcpy(p, &word, 2); word >>= 16; p += 2; }
+        if (n & 1) *p = (char)word;
+    }
+    FASTGEMM_PIECES(i16, unsigned short)
+    FASTGEMM_PIECES(b8, unsigned char)
+    static inline vi32 part_i32(const unsigned *p, int n) { return (vi32)part_f32((const float *)p, n); }
+    static inline vi64 part_i64(const unsigned long long *p, int n) { return (vi64)part_f64((const double *)p, n); }
+    static inline void store_part_i32(unsigned *p, vi32 v, int n) { store_part_f32((float *)p, (vf32)v, n); }
+    static inline void store_part_i64(unsigned long long *p, vi64 v, int n) {
+        store_part_f64((double *)p, (vf64)v, n);
+    }
+    #else
     #define FASTGEMM_COPIED(S, T) \\
     static inline v##S part_##S(const T *p, int n) { \\
         if (n == (int)(sizeof(v##S) / sizeof(T))) return load_##S(p); \\
@@ -108,14 +170,6 @@ cdef extern from *:
     }
     FASTGEMM_COPIED(i16, unsigned short)
     FASTGEMM_COPIED(b8, unsigned char)
-    #if FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-    static inline vi32 part_i32(const unsigned *p, int n) { return (vi32)part_f32((const float *)p, n); }
-    static inline vi64 part_i64(const unsigned long long *p, int n) { return (vi64)part_f64((const double *)p, n); }
-    static inline void store_part_i32(unsigned *p, vi32 v, int n) { store_part_f32((float *)p, (vf32)v, n); }
-    static inline void store_part_i64(unsigned long long *p, vi64 v, int n) {
-        store_part_f64((double *)p, (vf64)v, n);
-    }
-    #else
     FASTGEMM_COPIED(i32, unsigned)
     FASTGEMM_COPIED(i64, unsigned long long)
     #endif

@@ -22,8 +22,15 @@ cdef extern from *:
     typedef short whole_s16 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES)));
     typedef unsigned short some_16 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 2), aligned(2), may_alias));
 
+    /* (By instructions: gcc 12 makes convertvector of half vectors, from and to.) */
     static inline vi16 widen_s8(const signed char *p) {
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
+        return (vi16)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        return (vi16)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    #else
         return (vi16)__builtin_convertvector(*(const some_s8 *)p, whole_s16);
+    #endif
     }
     static inline unsigned short widen1_s8(signed char x) { return (unsigned short)x; }
     static inline signed char narrow1_s8(unsigned short x) { return (signed char)x; }
@@ -36,6 +43,8 @@ cdef extern from *:
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
         /* gcc 14 makes nine instructions of the conversion below, which are two. */
         return (vf32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        return (vf32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16);
     #endif
         return (vf32)(__builtin_convertvector(*(const some_16 *)p, vi32) << 16);
     }
@@ -88,13 +97,46 @@ cdef extern from *:
         const vi32 bits = (vi32)v, size = bits & 0x7fffffffu;
         const vi32 nan = (vi32)(size > 0x7f800000u);
         const vi32 near = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        return __builtin_convertvector((near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan), some_16);
+        const vi32 made = (near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan);
+    #if FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        const __m256i pairs = _mm256_packus_epi32((__m256i)made, (__m256i)made);
+        return (some_16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08));
+    #else
+        return __builtin_convertvector(made, some_16);
+    #endif
     }
     #endif
-    static inline some_s8 rounded_s8(vi16 v) { return __builtin_convertvector((whole_s16)v, some_s8); }
+    static inline some_s8 rounded_s8(vi16 v) {
+    #if FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        const __m256i low = (__m256i)(v & 255), bytes = _mm256_packus_epi16(low, low);
+        return (some_s8)_mm256_castsi256_si128(_mm256_permute4x64_epi64(bytes, 0x08));
+    #else
+        return __builtin_convertvector((whole_s16)v, some_s8);
+    #endif
+    }
     static inline vb8 rounded_bool(vb8 v) { return (vb8)(v != 0) & 1; }
 
-    /* Parts through a buffer, but where there are masks. */
+    /* Parts in pieces, or through a buffer, but where there are masks. */
+    #if FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    /* The bytes of the last of n numbers once more for each behind it; n numbers of `size` bytes. */
+    static inline __m128i last_repeated(__m128i v, int n, int size) {
+        const __m128i order = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        return _mm_shuffle_epi8(v, size == 1 ? _mm_min_epu8(order, _mm_set1_epi8((char)(n - 1)))
+                                             : _mm_min_epu16(order, _mm_set1_epi16((short)(514 * n - 258))));
+    }
+    #define FASTGEMM_PARTS(S, T, V, W) \\
+    static inline V widen_part_##S(const T *p, int n) { \\
+        const __m128i some = first_bytes(p, n * (int)sizeof(T)); \\
+        return widen_##S((const T *)&some); \\
+    } \\
+    static inline V widen_tail_##S(const T *p, int n) { \\
+        const __m128i some = last_repeated(first_bytes(p, n * (int)sizeof(T)), n, sizeof(T)); \\
+        return widen_##S((const T *)&some); \\
+    } \\
+    static inline void narrow_##S(T *p, V v, int n) { \\
+        store_first_bytes(p, (__m128i)rounded_##S(v), n * (int)sizeof(T)); \\
+    }
+    #else
     #define FASTGEMM_PARTS(S, T, V, W) \\
     static inline V widen_part_##S(const T *p, int n) { \\
         enum { N = sizeof(W) / sizeof(T) }; \\
@@ -114,6 +156,7 @@ cdef extern from *:
         if (n == (int)(sizeof(W) / sizeof(T))) memcpy(p, &some, sizeof some); \\
         else memcpy(p, &some, n * sizeof(T)); \\
     }
+    #endif
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__) && defined(__AVX512VL__)
     #define FASTGEMM_HALVES(S) \\
     static inline vf32 widen_part_##S(const unsigned short *p, int n) { \\
@@ -146,7 +189,13 @@ cdef extern from *:
     #endif
     static inline vi16 every_s8(const signed char *p) { return ZERO_i16 + (unsigned short)*p; }
     static inline vb8 every_bool(const unsigned char *p) { return ZERO_b8 | widen1_bool(*p); }
-    static inline vf32 every_bf16(const unsigned short *p) { return (vf32)((vi32)(ZERO_i16 + *p) << 16); }
+    static inline vf32 every_bf16(const unsigned short *p) {
+    #if FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+        return (vf32)_mm256_slli_epi32(_mm256_set1_epi16((short)*p), 16);
+    #else
+        return (vf32)((vi32)(ZERO_i16 + *p) << 16);
+    #endif
+    }
     #ifdef __F16C__
     static inline vf32 every_f16(const unsigned short *p) {
         const some_16 same = (some_16){0} + *p;
