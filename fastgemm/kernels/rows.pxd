@@ -7,6 +7,7 @@ that a byte holds.
 
 from fastgemm.kernels.rounding cimport larger_of_positive  # its C comes first
 from fastgemm.kernels.simd cimport vf32
+from fastgemm.kernels.stored cimport long_s8, narrow_bf16, widen_bf16  # and its C
 
 cdef extern from *:
     """
@@ -14,11 +15,7 @@ cdef extern from *:
     #define FASTGEMM_ROWS
     #include <float.h>
     enum { FG_ROW = FASTGEMM_VECTOR_BYTES / 4 };
-    typedef signed char row_s8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 4), aligned(1), may_alias));
-    typedef unsigned char row_u8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 4), aligned(1), may_alias));
-    typedef unsigned short row_bf16 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES / 2), aligned(2), may_alias));
     typedef int row_i32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
-    typedef unsigned row_bits __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
 
     static inline vf32 first_f32(vf32 v, int n, vf32 other) {
         row_i32 lane;
@@ -40,21 +37,16 @@ cdef extern from *:
 
     static inline vf32 from_f32(const void *p, float scale, float zero) { return *(const vf32 *)p; }
     static inline vf32 from_bf16(const void *p, float scale, float zero) {
-        return (vf32)(__builtin_convertvector(*(const row_bf16 *)p, row_bits) << 16);
+        return widen_bf16((const stored_bf16 *)p);
     }
     static inline vf32 from_s8(const void *p, float scale, float zero) {
-        return (__builtin_convertvector(__builtin_convertvector(*(const row_s8 *)p, row_i32), vf32) - zero) * scale;
+        return (__builtin_convertvector((row_i32)long_s8((const signed char *)p), vf32) - zero) * scale;
     }
     static inline vf32 from_u8(const void *p, float scale, float zero) {
-        return (__builtin_convertvector(__builtin_convertvector(*(const row_u8 *)p, row_i32), vf32) - zero) * scale;
+        return (__builtin_convertvector((row_i32)long_s8((const signed char *)p) & 255, vf32) - zero) * scale;
     }
     static inline void to_f32(void *p, vf32 v) { *(vf32 *)p = v; }
-    static inline void to_bf16(void *p, vf32 v) {
-        const row_bits bits = (row_bits)v, size = bits & 0x7fffffffu;
-        const row_bits nan = (row_bits)(size > 0x7f800000u);
-        const row_bits near = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        *(row_bf16 *)p = __builtin_convertvector((near & ~nan) | (((bits >> 16 & 0x8000u) | 0x7fc0u) & nan), row_bf16);
-    }
+    static inline void to_bf16(void *p, vf32 v) { narrow_bf16((stored_bf16 *)p, v, FG_ROW); }
     /* Bytes of x / scale.  A product with 1 / scale, or with share / scale where x is another number times that share,
        differs from the division by less than 256 * 5 * 2^-24 = 7.7e-5, so `near` takes the product and returns how far
        from whole numbers it was, and what came `before`, at most: where that is nearer to a tie (`sure`, of several
