@@ -13,8 +13,8 @@ import pytest
 from oracle import assert_close, integers, normal
 
 import fastgemm
-from fastgemm import _packed, dispatch, kernels, packed, registry
-from fastgemm.problem import Problem
+from fastgemm import _packed, dispatch, heuristic_packed, kernels, packed, registry
+from fastgemm.problem import PACKED, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
@@ -253,3 +253,15 @@ def test_every_order_of_blocks(tier: registry.Isa, name: str) -> None:
             blocks = config.replace(kc=kc, nc=config.nr * panels, mc=config.mr * 3)
             with fastgemm.threads(threads), dispatch.forced(blocks):
                 np.testing.assert_array_equal(made.product(a, None, result), want)
+
+
+@pytest.mark.parametrize("isa", registry.ISAS, ids=lambda isa: isa.name)
+def test_rows_that_are_copied_serve_many_panels(isa: registry.Isa) -> None:
+    """An A that lies apart is copied for each block of columns: those were a panel or two of a B packed before."""
+    row = registry.dtype("f32")
+    (mr, vectors), *_ = registry.registers(row, isa)
+    nr = vectors * registry.lanes(row, isa)
+    for m in (mr + 1, 64, 1000):
+        found = heuristic_packed.config(Problem("f32", m, 1024, 1024, 1, "g" + PACKED), isa, vectors)
+        assert found.pack == "ab"
+        assert found.nc >= 8 * nr
