@@ -16,8 +16,7 @@ Other types, in the gemv family, as the speed of the heuristic's other choice (f
 * 4 rows: in L2 0.7 to 1.1; 512 x 1024 1.3, 1024 x 1024 1.3, 2048 x 4096 1.5, 8192 x 1024 1.6;
 * 5 to 8 rows: 0.5 to 0.9 but from half of L3 on: 5 x 4096 x 4096 1.35, 6 x 8192 x 1024 1.4, 8 x 8192 x 1024 1.6;
 * with 16 registers (AVX2 on Zen 4) 3 rows: 256 x 512 0.85, 512 x 256 0.9, 512 x 512 1.15; 5 x 4096 x 4096 0.78, 6 x
-  3000 x 3000 0.7, 8 x 3000 x 2000 0.75; from memory, whole vectors a row, 2 x 7680 x 2560 0.83, 3 x 7680 x 2560 0.67, 4
-  x 10752 x 3584 0.66, f64 4 x 5000 x 2000 0.75, but 4 x 7860 x 2560 1.45, f64 4 x 4096 x 4096 1.04;
+  3000 x 3000 0.7, 8 x 3000 x 2000 0.75; from memory at FAR_STRIP;
 * float16 and int16 (converted, so the sums are not what counts): 2 x 512 x 256 1.05, 2 x 4096 x 256 2.0 and 1.3,
   2 x 512 x 4096 3.6 and 1.4, but 2 x 128 x 1024 1.0 and 0.7; 4 x 4096 x 256 1.2 and 1.0, 4 x 512 x 4096 2.3 and 1.3.
 """
@@ -39,6 +38,13 @@ STREAM_BYTES = 1 << 16
 # A B that is little wider is one strip (4 x 1000 x 100000 in two 1.5, in one 2.1).
 L1_SHARE = 15 / 16
 STEP = 128
+# With 16 registers and B in memory, rows of it as long as can be, though sums come from L2; and up to so many rows of
+# numbers of 8 bytes, or of others, also where panels would be aligned (AVX2 on Zen 4, one thread, strips of 8192 or all
+# columns times what was taken before: f64 2 x 7860 x 2560 1.69, 2 x 10752 x 3584 1.19, 2 x 20000 x 1000 2.7, 3 x 8448 x
+# 2816 1.1, 3 x 4096 x 4096 1.15, 4 x 7860 x 2560 1.25, 4 x 4096 x 4096 1.25, 4 x 10752 x 3584 0.89; f32 2 x 7860 x 2560
+# 1.3, 2 x 10752 x 3584 1.15, 2 x 4096 x 4096 1.3, 2 x 20000 x 1000 2.6, 4 x 7860 x 2560 1.13, but 3 x 8448 x 2816 0.85,
+# 3 x 4096 x 4096 1.0, 4 x 10752 x 3584 0.8; int32 as f32; two threads 1.1 to 2.5).
+FAR_STRIP, FAR_ROWS, FAR_ROWS_8 = 8192, 2, 4
 # A thread reads at least so many bytes of each row, or threads share k where it is deep, or as few columns as these
 # (two threads, times one: 2 x 512 x 512 1.7, f64 1.8, 3 x 512 x 512 1.7, 2 x 384 x 768 1.7, int8 1.6, bfloat16 1.7;
 # over k times over n: 2 x 256 x 768 1.12, 3 x 256 x 1024 1.2, 2 x 256 x 2048 1.37, but f64 2 x 256 x 2048 0.96).
@@ -85,13 +91,19 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
         # What the driver aligns (`lead_of`) goes in whole lines: gemm's panels in place.
         row_b = n * row.stored_bytes
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
-        if m > FEW_ROWS or near or (row_b % 32 == 0 and 4 * size > 3 * caches.l3):
+        most = FAR_ROWS_8 if row.real_bytes == 8 else FAR_ROWS
+        if m > FEW_ROWS or near or (row_b % 32 == 0 and m > most and _far(problem)):
             return False
     if m > FEW_ROWS:
         return size > caches.l3 // 2
     if m == FEW_ROWS:
         return size > caches.l2 * (2 if row.converts else 1)
     return size >= (caches.l2 // 2 if row.converts else STREAM_BYTES)
+
+
+def _far(problem: Problem) -> bool:
+    # B comes from memory.
+    return 4 * problem.k * problem.n * problem.row.stored_bytes > 3 * cpu.caches().l3
 
 
 def _takes(problem: Problem) -> bool:
@@ -106,6 +118,8 @@ def _takes(problem: Problem) -> bool:
 
 def _strip(problem: Problem, tier: registry.Isa, dots: bool) -> int:
     row = problem.row
+    if tier.registers == 16 and not dots and not row.converts and _far(problem):
+        return min(problem.n, FAR_STRIP)
     # Bytes of a column of B in a pass: a group of dot products is 4 of them.
     piece = (4 if dots else row.stored_bytes) * registry.strip_groups(row, tier, problem.m)
     most = int(cpu.caches().l1d * L1_SHARE) // (2 * piece + problem.m * row.real_bytes) // STEP * STEP
