@@ -83,6 +83,17 @@ def dtype_of(name: Any) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
+def laid(array: np.ndarray, letter: str) -> np.ndarray:
+    """Return the same numbers as a layout letter of a Problem has them: in rows, in columns, or with gaps."""
+    if letter == "t":
+        return np.asfortranarray(array)
+    if letter == "g":
+        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    return array
+
+
 def integers(shape: tuple[int, ...], dtype: Any, seed: int = 0, high: int = 4) -> np.ndarray:
     """Small random integers in any numeric dtype: every order of summation gives the same bits."""
     rng = np.random.default_rng(seed)

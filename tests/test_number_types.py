@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import Child
 from hypothesis import strategies as st
-from oracle import dtype_of, same
+from oracle import dtype_of, laid, same
 
 import fastgemm
 from fastgemm import dispatch, heuristic, kernels, registry
@@ -36,17 +36,6 @@ def full(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
     found[edges < 0.1] = ends.min
     found[edges > 0.9] = ends.max
     return found
-
-
-def laid(array: np.ndarray, letter: str) -> np.ndarray:
-    """The same numbers in C order, Fortran order, or with gaps."""
-    if letter == "t":
-        return np.asfortranarray(array)
-    if letter == "g":
-        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
-        wide[..., ::2] = array
-        return wide[..., ::2]
-    return array
 
 
 @pytest.mark.parametrize("letters", ["nn", "nt", "tn", "tt", "gg"])

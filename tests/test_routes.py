@@ -155,6 +155,10 @@ def test_few_rows_with_few_registers() -> None:
     for name, m, n, k, columns in strips:
         found = heuristic.config(Problem(name, m, n, k), registry.isa("v3"))
         assert (found.family, min(found.nc, n)) == ("gemv", columns), (name, m, n, k, found)
+    # Halves are converted where they are used for so many rows.
+    for name, m, tier, family in [("f16", 32, "v3", "small"), ("f16", 33, "v3", "gemm"), ("bf16", 96, "v3", "small"),
+                                  ("f16", 96, "v4", "small"), ("bf16", 97, "v3", "gemm")]:  # fmt: skip
+        assert heuristic.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
     for name, m, n, k in [("f32", 3, 8448, 2816), ("f64", 5, 8448, 2816)]:
         assert heuristic.config(Problem(name, m, n, k), registry.isa("v3")).family == "gemm", (name, m, n, k)
 
