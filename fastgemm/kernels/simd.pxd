@@ -264,6 +264,7 @@ cdef extern from *:
 
     static inline void *forgotten(void *p) { __asm__("" : "+r"(p)); return p; }
     #define prefetch_read(p) __builtin_prefetch((p), 0, 3)
+    #define prefetch_l2(p) __builtin_prefetch((p), 0, 2)
     #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
     #endif
     """
@@ -302,4 +303,5 @@ cdef extern from *:
     vf64 once_f64(vf64) nogil
     void* forgotten(void*) nogil    # the same pointer, of which the compiler knows nothing
     void prefetch_read(const void*) nogil
+    void prefetch_l2(const void*) nogil
     void prefetch_write(const void*) nogil
