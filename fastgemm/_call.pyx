@@ -112,6 +112,7 @@ cdef int describe(
     call.finish = NULL
     call.terms = NULL
     call.offsets = NULL
+    call.slim = False
     call.store.terms = NULL
     call.store.appended = 0
     call.store.conj = 0

@@ -216,7 +216,7 @@ cdef class Chain:
             panels = b
             if (panels.n, panels.k) != (n, k) or panels.memory is None:
                 raise ValueError(f"a packed {panels.k} x {panels.n} matrix where {k} x {n} is meant")
-            m.panels = panels.data
+            m.panels, m.slim = panels.data, panels.slim
             self.keeps.append(panels)
         else:
             self.take(&m.u, b, k, n, operands, False)

@@ -15,7 +15,8 @@ cdef class Panels:
     cdef readonly object kind       # whose panels, for `fastgemm.dispatch`
     cdef readonly Py_ssize_t k, n, steps, nbytes
     cdef readonly int nv, length, group, appended
-    cdef readonly bint is_unsigned
+    cdef readonly int unit          # bytes of a component: of a group of numbers of k
+    cdef readonly bint is_unsigned, slim
     cdef int level, family_code, code
     cdef const kernels_t* tables    # by the code of a row
     cdef bint own, bytes

@@ -20,7 +20,7 @@ from fastgemm.driver._plan cimport (
     Plan, cache_get, cache_put, followed, generation, kernels_at, key_t, problem_of, ready_letter,
 )
 from fastgemm.driver._team cimport run_plan, threads_now
-from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, quant_t
+from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, pack_b_t, quant_t
 from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t
 from fastgemm.float_errors cimport clear_flags, report_flags
 from fastgemm.terms cimport fill_offset, fill_terms
@@ -50,9 +50,11 @@ cdef class Panels:
         Its shape.
     nv : int
         Vectors of a panel.
+    slim : bool
+        Whether panels are to hold bytes as they are (`registry.Dot.slim`): signed ones above 0.
     """
 
-    def __init__(self, isa, family, row, Py_ssize_t k, Py_ssize_t n, int nv):
+    def __init__(self, isa, family, row, Py_ssize_t k, Py_ssize_t n, int nv, bint slim=False):
         if not (0 < k <= MAX_DIM and 0 < n <= MAX_DIM) or nv not in [wide for _, wide in registry.registers(row, isa)]:
             raise ValueError(f"no panels of {nv} vectors for a {k} x {n} matrix of {row.name}")
         self.isa, self.family, self.row = isa, family, row
@@ -65,8 +67,11 @@ cdef class Panels:
         self.k, self.n, self.nv = k, n, nv
         self.length, self.group, self.appended = t.length, t.group, t.appended
         self.steps = ceil_div(k, t.group) + t.appended
+        if slim and not t.slim_bytes:
+            raise ValueError(f"{family.name} on {isa.name} has no slim panels of {row.name}")
+        self.slim, self.unit = slim, t.slim_bytes if slim else t.real_bytes
         self.grid = cut(ceil_div(n * t.part, t.length), nv)
-        self.nbytes = ceil_div(n * t.part, t.length) * t.length * t.real_bytes * self.steps
+        self.nbytes = ceil_div(n * t.part, t.length) * t.length * self.unit * self.steps
         self.memory = None
 
     def fill(self, cnp.ndarray b, cnp.ndarray memory, zero):
@@ -88,16 +93,19 @@ cdef class Panels:
             raise ValueError("strides that are no whole numbers of components")
         rs, cs = b.strides[0] // size, b.strides[1] // size
         fill_offset(&offset, b.dtype.kind == "u", zero, self.n)
+        if self.slim and (offset.is_unsigned or offset.zero != NULL):
+            raise ValueError("slim panels hold signed bytes that nothing is subtracted from")
+        cdef pack_b_t pack = t.pack_slim if self.slim else t.pack_b
         cdef Py_ssize_t columns = self.n * part
         cdef grid_t grid = self.grid
-        cdef Py_ssize_t row_bytes = self.steps * t.length * t.real_bytes
+        cdef Py_ssize_t row_bytes = self.steps * t.length * self.unit
         with nogil:
             for j in range(grid.panels):
                 v = panel_start(&grid, j)
                 wide = panel_start(&grid, j + 1) - v
                 live = min(wide * t.length, columns - v * t.length)
-                t.pack_b(self.k, live, wide, data + v * t.length // part * cs * size, rs, cs,
-                         out + v * row_bytes, &offset, v * t.length // part)
+                pack(self.k, live, wide, data + v * t.length // part * cs * size, rs, cs,
+                     out + v * row_bytes, &offset, v * t.length // part)
         self.zero, self.is_unsigned = zero, offset.is_unsigned
         self.memory, self.data = memory, out
 
@@ -146,6 +154,7 @@ cdef int run_ready(Panels b, int code, Py_ssize_t m, const operand_t* a, const o
     call.store.alpha_is_one = True
     find(b, code, letter(m, b.k, call.rs_a, call.cs_a, t.part), m, threads_now(), epilogue, &plan)
     call.finish, call.terms, call.store.terms = finish, terms, quant
+    call.slim = b.slim
     if finish != NULL:
         call.store.fused = (<const epilogue_t*>terms).fused
     if b.bytes:

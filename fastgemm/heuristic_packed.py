@@ -8,6 +8,7 @@ from .problem import Config, Problem
 # Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
 MAX_BYTES_K = 1 << 17
 FEW = 16                # rows for which the panels are streamed
+SLIM_ROWS = 4           # up to which bytes are packed as they are
 TYPICAL_ROWS = 16       # of A, where a caller of `pack` does not say: a few requests at a time
 
 
@@ -32,6 +33,25 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
         return (-(-rows // mr) if rows <= FEW else 0), heuristic.panel_cycles(row, rows, wide, mr, nv)
 
     return min(registry.registers(row, tier), key=cost)[1]
+
+
+def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:
+    """Return whether signed bytes above zero had better be packed as they are, for products with so many rows.
+
+    Half the memory to read, and an instruction more for each vector of it (AVX2 on Zen 4, one thread, k x n 4096 x 4096
+    from memory: 1 row 1.65, 2 rows 1.63, 4 rows 1.06, 6 rows 0.95, 8 to 512 rows 0.92 to 0.96; 1024 x 1024 1 row 2.3).
+    Where a caller says nothing of rows half the memory decides.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_packed, registry
+    >>> f32, v4 = registry.dtype("f32"), registry.isa("v4")
+    >>> heuristic_packed.slim(f32, v4, 1)
+    False
+    """
+    own = heuristic.family(row, tier)
+    dot = registry.DOTS.get((own, registry.kernels_of(row, own)))
+    return dot is not None and dot.slim > 0 and (rows is None or rows <= SLIM_ROWS)
 
 
 def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
@@ -64,10 +84,11 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
         # The sums that correct a dot product stand once, behind all of k.
         kc = -(-problem.k // dot.group) * dot.group
         nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))
-    elif pack != "ab" and problem.m <= mr and problem.m * problem.k * size <= cpu.caches().l2 // 2:
-        # One pass over a panel, of all its steps, so that the weights are read from first to last (AVX2 on Zen 4, f32,
-        # k x n 8192 x 2048, 4096 x 11008 and 11008 x 4096, one thread, blocks of 2048 steps of two panels: 1 row 1.05
-        # to 1.15, 3 rows 1.03 to 1.2, 4 rows 1.01 to 1.05, 6 rows 1.04 to 1.05).
+    elif problem.m <= mr and problem.m * problem.k * size <= cpu.caches().l2 // 2:
+        # One pass over a panel, of all its steps, so that the weights are read from first to last (AVX2 on Zen 4, one
+        # thread, blocks of 2048 steps of several panels: f32, k x n 8192 x 2048, 4096 x 11008 and 11008 x 4096, 1 row
+        # 1.05 to 1.15, 3 rows 1.03 to 1.2, 4 rows 1.01 to 1.05, 6 rows 1.04 to 1.05; bytes, 4096 x 4096, 1 row 1.45, 2
+        # rows 1.42, 4 rows 1.2, 6 rows 1.15).
         kc = problem.k
     elif pack != "ab" and mr < problem.m <= heuristic.FEW_ROWS and problem.k * problem.n * size > cpu.caches().l2:
         # Several passes over a panel, while the next block of it is fetched (`macrokernel`): half as many steps, so

@@ -29,6 +29,7 @@ cdef struct member_t:
     Py_ssize_t n, k
     plan_t plans[2]         # of a product: for whole items and for the last one
     char* panels            # B where it is packed
+    bint slim               # in slim panels
     int a_unsigned, b_unsigned, appended
     int a_zero, b_zero
     const float* scale      # of sums of bytes: for each column (scale_step 1) or for all; NULL: C is the sums
@@ -71,6 +72,7 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
     cdef float one = 1
     memset(&call, 0, sizeof(call))
     call.a, call.c = at(&m.x, work, index, space), at(&m.y, work, index, space)
+    call.slim = m.slim
     call.b = m.panels if m.panels != NULL else at(&m.u, work, index, space)
     call.rs_a, call.cs_a = m.x.row // size, m.x.column // size
     call.rs_b, call.cs_b = m.u.row // size, m.u.column // size

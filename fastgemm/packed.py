@@ -29,7 +29,9 @@ class PackedMatrix(_packed.Right):
         (k, n), as of the right operand of a product.
     dtype : dtype
     nbytes : int
-        Memory that it keeps.  float16 is kept as float32; narrow matrices are padded to whole vectors.
+        Memory that it keeps.  float16 is kept as float32; narrow matrices are padded to whole vectors.  Where the CPU
+        has no products of bytes, those that have zero points or no sign, or are packed for more rows than a few, are
+        kept as 16 bits.
     zero_point : ndarray or None
         Of bytes: what they stand above.
 
@@ -69,7 +71,9 @@ class PackedMatrix(_packed.Right):
         wanted = Problem(row.name, rows or heuristic_packed.TYPICAL_ROWS, n, k, layout="np")
         nr = dispatch.panel_columns(wanted)
         nv = heuristic_packed.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
-        panels = _packed.Panels(tier, family, row, k, n, nv)
+        above_zero = b.dtype.kind == "i" and zero_point is None
+        slim = above_zero and heuristic_packed.slim(row, tier, rows)
+        panels = _packed.Panels(tier, family, row, k, n, nv, slim)
         memory = np.empty(panels.nbytes + _PAGE, np.uint8)
         start = -memory.ctypes.data % _PAGE
         memory = memory[start : start + panels.nbytes]
@@ -211,7 +215,8 @@ def pack(
         Pack ``b.T``: for weights that are stored as (out, in).
     rows : int, optional
         How many rows the left operands will have, as a hint: panels are 2 vectors wide for a few rows, up to 4 for
-        many, or as wide as the tuner found best for so many.  Every number of rows gives the right result.
+        many, or as wide as the tuner found best for so many; see also `PackedMatrix.nbytes`.  Every number of rows
+        gives the right result.
     zero_point : array_like, optional
         Of int8 and uint8: one number, or one for each column, for `matmul_integer` and `qlinear_matmul`.
 
@@ -289,7 +294,7 @@ def _unpacked(panels: _packed.Panels, shape: tuple[int, int], dtype: np.dtype[An
     k, n = shape
     row = panels.row
     if panels.group > 1:
-        stored = _Stored(f"u{4 // panels.group}", panels.group)
+        stored = _Stored(f"u{panels.unit // panels.group}", panels.group)
     elif row.converts and dtype.kind != "b":
         stored = _Stored(np.float32, 1)
     else:
@@ -303,7 +308,7 @@ def _unpacked(panels: _packed.Panels, shape: tuple[int, int], dtype: np.dtype[An
         except IndexError:
             return out
         width = vectors * per
-        size = panels.steps * vectors * panels.length * row.real_bytes
+        size = panels.steps * vectors * panels.length * panels.unit
         block = panels.memory[begin : begin + size].view(stored.dtype)
         block = block.reshape(panels.steps, width, stored.group)[: panels.steps - panels.appended]
         numbers = block.transpose(0, 2, 1).reshape(-1, width)[:k, : n - vector * per]

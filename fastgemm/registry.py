@@ -119,13 +119,15 @@ class Dot(NamedTuple):
     """How a family computes a dtype by dot products inside a lane (kernels/dot.pxd).
 
     ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.  A that needs
-    no conversion but the sign of its bytes is read ``in_place``.
+    no conversion but the sign of its bytes is read ``in_place``.  ``slim`` are the bytes of such a group in panels that
+    hold the numbers as they lie in memory, which microkernels of their own widen while they load them (0: none).
     """
 
     madd: str
     group: int
     appended: int
     in_place: bool
+    slim: int = 0
 
 
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
@@ -226,7 +228,7 @@ FAMILIES = (
 )
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {
-    ("gemm", "i8_i32"): Dot("pairs", 2, 0, False),
+    ("gemm", "i8_i32"): Dot("pairs", 2, 0, False, 2),
     ("vnni", "i8_i32"): Dot("vnni", 4, 2, True),
     ("bf16", "bf16"): Dot("bf16", 2, 0, True),
 }

@@ -265,3 +265,51 @@ def test_rows_that_are_copied_serve_many_panels(isa: registry.Isa) -> None:
         found = heuristic_packed.config(Problem("f32", m, 1024, 1024, 1, "g" + PACKED), isa, vectors)
         assert found.pack == "ab"
         assert found.nc >= 8 * nr
+
+
+def test_one_pass_takes_all_steps() -> None:
+    """Few rows read packed weights from first to last: in one block of k."""
+    for isa, name in itertools.product(registry.ISAS, ("f32", "f64", "i8_i32")):
+        row = registry.dtype(name)
+        (mr, vectors), *_ = registry.registers(row, isa)
+        for m in (1, mr):
+            assert heuristic_packed.config(Problem(name, m, 4096, 8192, 1, "np"), isa, vectors).kc >= 8192
+
+
+def test_signed_bytes_lie_as_they_are(tier: registry.Isa) -> None:
+    """Without four products a lane: half the memory, where nothing is subtracted and few rows (or none) are told."""
+    own = heuristic_packed.heuristic.family(registry.dtype("i8_i32"), tier)
+    slim = registry.DOTS[own, "i8_i32"].slim > 0
+    b = integers((301, 77), "int8", 2)
+    wide = fastgemm.pack(b, rows=heuristic_packed.SLIM_ROWS + 1)
+    for made in (fastgemm.pack(b), fastgemm.pack(b, rows=heuristic_packed.SLIM_ROWS), fastgemm.pack(b, zero_point=0)):
+        assert made.panels is not None
+        assert made.panels.slim == slim
+        assert made.nbytes == wide.nbytes // (2 if slim else 1)
+    above = [fastgemm.pack(b.view("u1")), fastgemm.pack(b, zero_point=3), fastgemm.pack(b, zero_point=np.arange(77))]
+    for other in (wide, *above):
+        assert other.panels is not None
+        assert not other.panels.slim
+    for m, signed, zero in itertools.product((1, 2, 5, 6, 7, 40), ("int8", "uint8"), (None, 3, "rows")):
+        a = integers((m, 301), signed, 1)
+        offset: Any = np.arange(m, dtype=signed) if zero == "rows" else zero
+        left = a.astype("i4") - (0 if zero is None else np.reshape(offset, (-1, 1)).astype("i4"))
+        got = fastgemm.matmul_integer(a, fastgemm.pack(b), offset)
+        np.testing.assert_array_equal(got, left @ b.astype("i4"))
+
+
+def test_slim_panels_refuse_what_they_cannot_hold() -> None:
+    row, v3, v4 = registry.dtype("i8_i32"), registry.isa("v3"), registry.isa("v4")
+    gemm, vnni = registry.family("gemm"), registry.family("vnni")
+    memory = np.zeros(1 << 12, "u1")
+    if v3 in kernels.runnable():
+        kernels.load("v3")
+        for array, zero in ((np.ones((5, 6), "u1"), None), (np.ones((5, 6), "i1"), np.ones(1, "i4"))):
+            with pytest.raises(ValueError, match="slim panels hold signed bytes"):
+                _packed.Panels(v3, gemm, row, 5, 6, 2, True).fill(array, memory, zero)
+        with pytest.raises(ValueError, match="no slim panels of f32"):
+            _packed.Panels(v3, gemm, registry.dtype("f32"), 5, 6, 2, True)
+    if v4 in kernels.runnable() and heuristic_packed.heuristic.family(row, v4) == "vnni":
+        kernels.load("v4")
+        with pytest.raises(ValueError, match="no slim panels of i8_i32"):
+            _packed.Panels(v4, vnni, row, 5, 6, 3, True)

@@ -70,6 +70,7 @@ cdef void macrokernel(
     # this block); `tail` are the live components of the last vector here.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes, size_c = size if plan.raw else t.c_bytes
+    cdef Py_ssize_t size_b = t.slim_bytes if call.slim else size
     # Strides of A count components, or, where those are dot products' groups, bytes.
     cdef Py_ssize_t unit = size if t.group > 1 else 1, size_a = size // unit
     cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
@@ -117,7 +118,7 @@ cdef void macrokernel(
             c_tail = tail if jr + 1 == panels else <int>L
         live = (nv - 1) * L + c_tail
         if b_packed:
-            b_panel = b + (v * b_steps + nv * b_first) * L * size
+            b_panel = b + (v * b_steps + nv * b_first) * L * size_b
             rs_b = nv * L
             b_tail = <int>L
         else:
@@ -138,7 +139,8 @@ cdef void macrokernel(
         r = 0
         for ir in range(rows.panels):
             mr = rows.size + (1 if ir < rows.larger else 0)
-            micro = t.deep[mr] if plan.deep and mr == plan.m else t.micro[mr][nv]
+            micro = (t.deep[mr] if plan.deep and mr == plan.m else t.slim[mr][nv] if call.slim
+                     else t.micro[mr][nv])
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.  Of panels packed long ago all passes fetch the next block, so
             # that memory does not rest while they multiply (two threads, 4096 x 4096 f32: 16 rows 1.4, 32 rows 1.1).
@@ -148,7 +150,7 @@ cdef void macrokernel(
                 ahead = soon + ir * kc * nv * L // parts
             elif ir == 0:
                 if plan.ready:
-                    ahead = READY_AHEAD // size
+                    ahead = READY_AHEAD // size_b
                 elif not b_packed and jr + 1 < panels:
                     ahead = live
             elif share_of and 4 * share_of <= 3 * kc * nv * L * size:
@@ -368,7 +370,7 @@ cdef void blocked_rows(
             if store.in_place:
                 store.last = <int>(live_k % t.group * size_ab)
             if plan.ready:
-                b = call.b + vec * L * plan.ready * size
+                b = call.b + vec * L * plan.ready * (t.slim_bytes if call.slim else size)
             else:
                 b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:

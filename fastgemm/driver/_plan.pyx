@@ -68,6 +68,7 @@ def add_kernels(int level, int family, object capsule):
             t.appended, t.in_place, t.rounds = s.appended, s.in_place, s.rounds
             t.pack_a, t.pack_b, t.update, t.add = s.pack_a, s.pack_b, s.update, s.add
             t.peak, t.peak_flops = s.peak, s.peak_flops
+            t.slim_bytes, t.pack_slim = s.slim_bytes, s.pack_slim
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
         elif s.gemv_columns != NULL:
@@ -103,6 +104,8 @@ def add_kernels(int level, int family, object capsule):
                     t.small[i][j] = s.small[i][j]
                 if s.micro[i][j] != NULL:
                     t.micro[i][j] = s.micro[i][j]
+                if s.slim[i][j] != NULL:
+                    t.slim[i][j] = s.slim[i][j]
         for i in range(MAX_DEEP + 1):
             if s.deep[i] != NULL:
                 t.deep[i] = s.deep[i]

@@ -243,11 +243,14 @@ cdef struct kernels_t:
     int appended        # steps that packing appends to a block
     int rounds          # microkernels can write C as it is stored; 2: by the terms of a quantised product
     int in_place        # an A with adjacent columns can be read as it lies
+    int slim_bytes      # of a packed component where B's panels hold numbers as they lie in memory (0: they never do)
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
+    micro_t slim[MAX_ROWS + 1][MAX_VECTORS + 1]     # by such panels, made by `pack_slim`
     micro_t deep[MAX_DEEP + 1]  # of one vector, for a C that is no more; NULL: none
     pack_a_t pack_a
     pack_b_t pack_b
+    pack_b_t pack_slim
     update_t update
     update_t add          # the same to a C of the type that is computed with
     peak_t peak

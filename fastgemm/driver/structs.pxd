@@ -47,6 +47,7 @@ cdef struct call_t:
     finish_t finish
     const void* terms           # what `finish` is told
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted
+    bint slim                   # B's panels, where it is packed already, are slim ones
 
 cdef struct grid_t:
     # A length cut into `panels` parts: the first `larger` have size + 1, the others size.
