@@ -33,6 +33,7 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import cpu, registry
@@ -66,21 +67,17 @@ class Limits(NamedTuple):
     """Up to where the family takes a type that is converted as it is loaded, where gemm's kernels pack it.
 
     `cube` bounds all of m, n and k, of stacks and single products, and `dots` does so on a CPU that has dot products
-    for the type; `short` is the most steps of k of a single product, `flat` its most rows; `brief` the most steps of k
-    of a narrow one beside dot products, `shared` of rows that share vectors there.
+    for the type; `short` is the most steps of k of a single product, `flat` its most rows by the tier's registers;
+    `brief` the most steps of k of a narrow one beside dot products, `shared` of rows that share vectors there.
     """
 
     cube: int
     dots: int = 0
     short: int = 0
-    flat: int = 0
+    flat: Mapping[int, int] = {}
     brief: int = 0
     shared: int = 0
 
-
-# With 16 registers so many rows of f16, whose numbers of A take two more instructions each (AVX2 on Zen 4, gemm's times
-# these: 24 x 512 x 512 0.93, 32 x 128 x 384 0.99, 48 x 128 x 384 1.06, 96 x 512 x 512 1.17; bf16 96 x 512 x 512 1.02).
-FLAT_F16 = 32
 
 # Steps of k up to which an output in a cache is a row of tiles: gemm's loop around them costs more than it saves.
 # That is scalar work, of which a virtual core does half as much while the other thread of its core computes; times
@@ -107,10 +104,13 @@ LINE_STEPS = 16  # of k that a line of A has
 # dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
 # bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
 # i8_i32 100000 x 16 x 2 1.7, x 3 1.3, x 4 0.9.
-HALVES = Limits(64, 8, 32, 96, shared=4)
+BF16 = Limits(64, 8, 32, {16: 96, 32: 96}, shared=4)
+# (With 16 registers f16's numbers of A take two more instructions each: AVX2 on Zen 4, gemm's times these, 24 x 512 x
+# 512 0.93, 32 x 128 x 384 0.99, 48 x 128 x 384 1.06, 96 x 512 x 512 1.17; bf16 96 x 512 x 512 1.02.)
+F16 = BF16._replace(flat={16: 32, 32: 96})
 CONVERTED = {
-    "f16": HALVES, "f16_f32": HALVES, "bf16": HALVES, "bf16_f32": HALVES,
-    "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, 0, 3, shared=8),
+    "f16": F16, "f16_f32": F16, "bf16": BF16, "bf16_f32": BF16,
+    "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, brief=3, shared=8),
 }
 
 
@@ -199,10 +199,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         tall = m > SMALL and n <= columns
         if dots:
             return tall and k <= limits.brief
-        flat = limits.flat
-        if tier.registers == 16 and problem.row.stored == "f16":
-            flat = FLAT_F16
-        return k <= limits.short or (tall and k <= SHORT) or (m <= flat and n > SMALL)
+        return k <= limits.short or (tall and k <= SHORT) or (m <= limits.flat.get(tier.registers, 0) and n > SMALL)
     if problem.layout[1] != "n" and max(m, n, k) <= SMALL:
         return True
     if is_narrow(problem, tier):
