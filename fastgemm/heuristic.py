@@ -52,6 +52,9 @@ TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few 
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MANY_ROWS = 2048         # M from which on it never is
 PASSING_ROWS = 1000      # and from which on it is not where B is more than a quarter of L2
+# What an A by columns must have to be copied (`_copies_a`): steps of k, columns of C, bytes of C, and bytes of a row of
+# A.T by the components of a number.
+COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 256, 96, 512 << 10, {1: 768, 2: 4096}
 
 # The fewest steps of k for a thread, where threads share k, and bytes of a column from which sharing them pays for
 # adding up (f32, time with k shared over time with n shared, k = 128, 256, 512, 1024, 2048: n = 1024 1.39 1.34 0.94
@@ -302,6 +305,8 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
         return "b" if problem.layout[0] == "n" and registry.in_place(family, problem.row) else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
+    if 64 <= nr * size < 128 and _copies_a(problem):
+        return "ab"
     if problem.layout[1] != "n":
         return "b"
     # A B of one panel's width is a panel as it lies (256 x 64 x 6272: 248 GFLOP/s in place, 177 copied).  For many rows
@@ -331,6 +336,25 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
     return "none" if _fits_l2(problem) and problem.n * size % 4096 else "b"
+
+
+def _copies_a(problem: Problem) -> bool:
+    # Whether an A by columns is copied beside panels of B of about a line.  In place each step of k reads another line,
+    # and of long columns another page, for a few numbers; a copy of it must serve enough of B (AVX2 on Zen 4, B copied
+    # too / B alone, one thread, A transposed: f64 1000^3 1.25, 1000 x 1000 x 4000 1.33, 400 x 400 x 1000 1.15, 300 x
+    # 300 x 1000 1.12, 100 x 2000 x 1000 1.04, 200 x 3000 x 1000 1.2; f32 1000^3 1.22, 2000 x 2000 x 300 1.23, 400 x 400
+    # x 1000 1.07; i32 1000^3 1.14; c64 1000^3 1.11, c128 256 x 512 x 3136 1.3; two threads 1.0 to 1.45, B transposed as
+    # well 1.03 to 1.24.  But of C's of less than 512 KiB f32 300^3 0.98, f64 100 x 600 x 20000 0.97, f32 64 x 576 x
+    # 28000 0.97; few steps, f32 400 x 400 x 150 0.91; few columns, 2000 x 64 x 1000 0.9, 2000 x 40 x 2000 0.86; shorter
+    # rows, c64 256 x 512 x 3136 0.96, c128 200 x 300 x 1000 0.98).
+    row_a = problem.m * problem.row.itemsize
+    return (
+        problem.layout[0] == "t"
+        and problem.k >= COPIED_STEPS
+        and problem.n >= COPIED_COLUMNS
+        and row_a * problem.n >= COPIED_C
+        and row_a >= COPIED_ROW[problem.row.parts]
+    )
 
 
 def _copied_from(problem: Problem) -> float:

@@ -164,6 +164,22 @@ def test_few_rows_with_few_registers() -> None:
 
 
 @pytest.mark.usefixtures("usual_caches")
+def test_columns_of_the_left_operand_are_copied_with_few_registers() -> None:
+    """An A given transposed whose rows of A.T are long, where its copy serves enough of B."""
+    taken = [
+        ("f64", 1000, 1000, 1000, "tn", "v3", "ab"), ("f32", 1000, 1000, 1000, "tt", "v3", "ab"),
+        ("f64", 1000, 1000, 1000, "nn", "v3", "b"), ("f64", 1000, 1000, 1000, "tn", "v4", "b"),
+        ("f32", 1000, 1000, 1000, "tn", "v2", "b"), ("f64", 1000, 1000, 255, "tn", "v3", "b"),
+        ("f64", 1000, 95, 1000, "tn", "v3", "b"), ("f32", 191, 4000, 1000, "tn", "v3", "none"),
+        ("f32", 300, 400, 1000, "tn", "v3", "b"), ("c64", 400, 1000, 1000, "tn", "v3", "b"),
+        ("c128", 256, 512, 3136, "tn", "v3", "ab"), ("i32", 1000, 1000, 1000, "tn", "v3", "ab"),
+    ]  # fmt: skip
+    for name, m, n, k, layout, tier, pack in taken:
+        config = heuristic.config(Problem(name, m, n, k, layout=layout), registry.isa(tier))
+        assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, layout, tier, config)
+
+
+@pytest.mark.usefixtures("usual_caches")
 def test_a_near_left_operand_passes_over_little_of_the_right_one() -> None:
     """A that L3 holds: a quarter of L2 of B at a time; of another A, or a B that L2 holds, four times L2."""
     v4 = registry.isa("v4")
