@@ -51,7 +51,7 @@ cdef class Panels:
     nv : int
         Vectors of a panel.
     slim : bool
-        Whether panels are to hold bytes as they are (`registry.Dot.slim`): signed ones above 0.
+        Whether panels are to hold bytes as they are (`registry.Dot.slim`): signed ones without zero points.
     """
 
     def __init__(self, isa, family, row, Py_ssize_t k, Py_ssize_t n, int nv, bint slim=False):

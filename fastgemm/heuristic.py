@@ -214,7 +214,7 @@ def cycles(problem: Problem, config: Config) -> float:
     if config.family == "numpy":
         return 2.0 * problem.flops
     row, tier = problem.row, registry.isa(config.isa)
-    lanes, dot = registry.lanes(row, tier), registry.DOTS.get((config.family, registry.kernels_of(row, config.family)))
+    lanes, dot = registry.lanes(row, tier), registry.dot(config.family, row)
     steps = -(-problem.k // (dot.group if dot else row.group))
     if not config.mr or config.nr < lanes:
         # Dot products load both operands for each step, and add up lanes at the end.
@@ -295,17 +295,19 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
     1024: 82 / 95 / 92; 4096: - / 93 / 90; f64 4096: - / 91 / 89.  So A stays where it is, however long its rows,
     unless neither its rows nor its columns are adjacent (A given transposed, two threads, best in place / copied:
-    300^3 485 / 324, 4000 x 256 x 512 457 / 56, 2048^3 463 / 460).
+    300^3 485 / 324, 4000 x 256 x 512 457 / 56, 2048^3 463 / 460), or vectors are short and its columns long
+    (`_copies_a`).
     For few rows B is read in place, its next panel prefetched (GFLOP/s, best in place / best packed):
     16 x 8192 x 2048 127 / 87, 64 x 4096 x 4096 198 / 172, 128 x 4096 x 4096 212 / 202, 200 x 1000 x 1000 248 / 241,
     256 x 4096 x 4096 217 / 220.
     """
     size = problem.row.itemsize
+    row_b, panel = problem.n * size, nr * size
     if problem.row.converts:
         return "b" if problem.layout[0] == "n" and registry.in_place(family, problem.row) else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
-    if 64 <= nr * size < 128 and _copies_a(problem):
+    if 64 <= panel < 128 and _copies_a(problem):
         return "ab"
     if problem.layout[1] != "n":
         return "b"
@@ -317,14 +319,13 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     # 1200, 2000, one thread: f32 128 x 1280 1.0 1.07 1.1, 100 x 1500 1.04 1.13 1.26, 300 x 600 1.03 1.07 1.08, 128 x
     # 512 1.0 0.99 1.05, 1500 and 2000 by 64 x 1280 1.09 1.07; f64 128 x 500 1.05 1.02 1.22; two threads 0.97 to 1.04;
     # AVX2 1.02 to 1.12).
-    if problem.m >= PASSING_ROWS and 4 * problem.k * problem.n * size > cpu.caches().l2:
+    if problem.m >= PASSING_ROWS and 4 * problem.k * row_b > cpu.caches().l2:
         return "b"
     # Rows whole pages apart share sets of the caches and pages of the TLB; a copy pays where as many rows of A share it
     # as make a C of 2 MiB (times in place, 32 / 64 / 96 / 128 rows by 16384 x 1152: f64 1.14 1.25 1.4 1.34, f32 1.01
     # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
-    row_b, panel = problem.n * size, nr * size
     paged = row_b % 4096 == 0
     if 64 <= panel < 128:
         return "b" if problem.m * problem.row.parts >= _copied_from(problem) and problem.n > nr else "none"
@@ -335,7 +336,7 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
-    return "none" if _fits_l2(problem) and problem.n * size % 4096 else "b"
+    return "none" if _fits_l2(problem) and row_b % 4096 else "b"
 
 
 def _copies_a(problem: Problem) -> bool:
@@ -391,7 +392,7 @@ def _fits_l2(problem: Problem) -> bool:
 def _writes_most(problem: Problem, tier: registry.Isa) -> bool:
     # Few steps of dot products, and long rows of C that share sets of L1, or come from memory: fewer of them at a time.
     row = problem.row
-    dot = registry.DOTS.get((family(row, tier), registry.kernels_of(row, family(row, tier))))
+    dot = registry.dot(family(row, tier), row)
     row_c = problem.n * row.result_bytes
     if dot is None or row_c < 4096:
         return False

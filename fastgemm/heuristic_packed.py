@@ -36,7 +36,7 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
 
 
 def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:
-    """Return whether signed bytes above zero had better be packed as they are, for products with so many rows.
+    """Return whether signed bytes without zero points had better be packed as they are, for products with so many rows.
 
     Half the memory to read, and an instruction more for each vector of it (AVX2 on Zen 4, one thread, k x n 4096 x 4096
     from memory: 1 row 1.65, 2 rows 1.63, 4 rows 1.06, 6 rows 0.95, 8 to 512 rows 0.92 to 0.96; 1024 x 1024 1 row 2.3).
@@ -49,9 +49,8 @@ def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:
     >>> heuristic_packed.slim(f32, v4, 1)
     False
     """
-    own = heuristic.family(row, tier)
-    dot = registry.DOTS.get((own, registry.kernels_of(row, own)))
-    return dot is not None and dot.slim > 0 and (rows is None or rows <= SLIM_ROWS)
+    dot = registry.dot(heuristic.family(row, tier), row)
+    return dot is not None and dot.slim and (rows is None or rows <= SLIM_ROWS)
 
 
 def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
@@ -70,7 +69,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
     mr = next(high for high, wide in registry.registers(row, tier) if wide == nv)
     nr = nv * registry.lanes(row, tier)
     own = heuristic.family(row, tier)
-    dot = registry.DOTS.get((own, registry.kernels_of(row, own)))
+    dot = registry.dot(own, row)
     in_place = problem.layout[0] == "n" and registry.in_place(own, row)
     pack = "b" if row.converts else "none"
     # Rows of A in place however far apart: where they are whole pages, so that a panel's share a set of L1, copying

@@ -71,8 +71,7 @@ class PackedMatrix(_packed.Right):
         wanted = Problem(row.name, rows or heuristic_packed.TYPICAL_ROWS, n, k, layout="np")
         nr = dispatch.panel_columns(wanted)
         nv = heuristic_packed.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
-        above_zero = b.dtype.kind == "i" and zero_point is None
-        slim = above_zero and heuristic_packed.slim(row, tier, rows)
+        slim = b.dtype.kind == "i" and zero_point is None and heuristic_packed.slim(row, tier, rows)
         panels = _packed.Panels(tier, family, row, k, n, nv, slim)
         memory = np.empty(panels.nbytes + _PAGE, np.uint8)
         start = -memory.ctypes.data % _PAGE

@@ -361,7 +361,7 @@ class Config:
             return "threads that share k read no B that is packed"
         if self.pack == "b" and not dt.converts:
             return "B is packed already: pack is 'ab' or 'none', of A"
-        dot = registry.DOTS.get((self.family, registry.kernels_of(dt, self.family)))
+        dot = registry.dot(self.family, dt)
         if dot is not None and dot.appended and self.kc < problem.k:
             return "the sums that correct these dot products stand once, behind all of k: kc must hold it"
         return None

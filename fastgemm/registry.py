@@ -119,15 +119,15 @@ class Dot(NamedTuple):
     """How a family computes a dtype by dot products inside a lane (kernels/dot.pxd).
 
     ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.  A that needs
-    no conversion but the sign of its bytes is read ``in_place``.  ``slim`` are the bytes of such a group in panels that
-    hold the numbers as they lie in memory, which microkernels of their own widen while they load them (0: none).
+    no conversion but the sign of its bytes is read ``in_place``.  ``slim`` says that there are microkernels for panels
+    of B that hold its numbers as they lie in memory, which widen them while they load them.
     """
 
     madd: str
     group: int
     appended: int
     in_place: bool
-    slim: int = 0
+    slim: bool = False
 
 
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
@@ -228,7 +228,7 @@ FAMILIES = (
 )
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {
-    ("gemm", "i8_i32"): Dot("pairs", 2, 0, False, 2),
+    ("gemm", "i8_i32"): Dot("pairs", 2, 0, False, slim=True),
     ("vnni", "i8_i32"): Dot("vnni", 4, 2, True),
     ("bf16", "bf16"): Dot("bf16", 2, 0, True),
 }
@@ -458,10 +458,15 @@ def quantising(dt: DType) -> str:
     return next((row.name for row in DTYPES if row.kernels == dt.name and dt.group > 1), "")
 
 
+def dot(family_name: str, dt: DType) -> Dot | None:
+    """Return how a family of the gemm template computes a dtype by dot products; None where it does not."""
+    return DOTS.get((family_name, kernels_of(dt, family_name)))
+
+
 def in_place(family_name: str, dt: DType) -> bool:
     """Whether a family of the gemm template reads an A whose columns are adjacent as it lies."""
-    dot = DOTS.get((family_name, kernels_of(dt, family_name)))
-    return dot.in_place if dot else not dt.converts
+    found = dot(family_name, dt)
+    return found.in_place if found else not dt.converts
 
 
 def strips(family_name: str, dt: DType) -> bool:

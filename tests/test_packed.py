@@ -13,7 +13,7 @@ import pytest
 from oracle import assert_close, integers, normal
 
 import fastgemm
-from fastgemm import _packed, dispatch, heuristic_packed, kernels, packed, registry
+from fastgemm import _packed, cpu, dispatch, heuristic, heuristic_packed, kernels, packed, registry
 from fastgemm.problem import PACKED, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -267,19 +267,22 @@ def test_rows_that_are_copied_serve_many_panels(isa: registry.Isa) -> None:
         assert found.nc >= 8 * nr
 
 
-def test_one_pass_takes_all_steps() -> None:
-    """Few rows read packed weights from first to last: in one block of k."""
+def test_one_pass_takes_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows read packed weights from first to last: in one block of k, while L2 has room for all of their steps."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 32 << 20))
     for isa, name in itertools.product(registry.ISAS, ("f32", "f64", "i8_i32")):
         row = registry.dtype(name)
         (mr, vectors), *_ = registry.registers(row, isa)
         for m in (1, mr):
             assert heuristic_packed.config(Problem(name, m, 4096, 8192, 1, "np"), isa, vectors).kc >= 8192
+    isa = registry.isa("v3")
+    assert heuristic_packed.config(Problem("f32", 4, 4096, 40_000, 1, "np"), isa, 3).kc < 40_000
 
 
 def test_signed_bytes_lie_as_they_are(tier: registry.Isa) -> None:
     """Without four products a lane: half the memory, where nothing is subtracted and few rows (or none) are told."""
-    own = heuristic_packed.heuristic.family(registry.dtype("i8_i32"), tier)
-    slim = registry.DOTS[own, "i8_i32"].slim > 0
+    row = registry.dtype("i8_i32")
+    slim = registry.DOTS[heuristic.family(row, tier), row.name].slim
     b = integers((301, 77), "int8", 2)
     wide = fastgemm.pack(b, rows=heuristic_packed.SLIM_ROWS + 1)
     for made in (fastgemm.pack(b), fastgemm.pack(b, rows=heuristic_packed.SLIM_ROWS), fastgemm.pack(b, zero_point=0)):
@@ -309,7 +312,7 @@ def test_slim_panels_refuse_what_they_cannot_hold() -> None:
                 _packed.Panels(v3, gemm, row, 5, 6, 2, True).fill(array, memory, zero)
         with pytest.raises(ValueError, match="no slim panels of f32"):
             _packed.Panels(v3, gemm, registry.dtype("f32"), 5, 6, 2, True)
-    if v4 in kernels.runnable() and heuristic_packed.heuristic.family(row, v4) == "vnni":
+    if v4 in kernels.runnable() and heuristic.family(row, v4) == "vnni":
         kernels.load("v4")
         with pytest.raises(ValueError, match="no slim panels of i8_i32"):
             _packed.Panels(v4, vnni, row, 5, 6, 3, True)
