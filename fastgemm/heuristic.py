@@ -41,9 +41,10 @@ FEW_ROWS = 200           # M up to which B is read in place
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
 PAGED_BYTES, PAGED_K = 2 << 20, 1024
 SLOW_ROWS = 128          # of registers from which it is not beside panels of less than a line, where it is paged
-# And beside panels of one line and a half at most, which `lead_of` of the driver aligns: where B's rows are eight pages
-# apart or one, where they begin alike in a line, and where they do not, by whether B is above L2, a quarter, or less.
-PAGED_ROWS, EVEN_ROWS, UNEVEN_ROWS = (12, 32), 160, (32, 64, FEW_ROWS)
+# And beside panels of one line and a half at most, which `lead_of` of the driver aligns: where B's rows are so many
+# pages apart, where they begin alike in a line, and where they do not, by whether B is above L2, a quarter, or less.
+PAGED_ROWS = ((8, 12), (4, 20), (1, 32))
+EVEN_ROWS, UNEVEN_ROWS = 160, (32, 64, FEW_ROWS)
 SHORT_B = 256            # bytes of a row of B below which it has too few panels
 EVEN_BYTES, EVEN_LONG = 32, 1024  # what such rows are whole numbers of, and bytes from which on they are aligned
 EVEN_STEPS, EVEN_PAGED = 128, 2048  # if there are so many, or they are whole numbers of that
@@ -54,7 +55,7 @@ MANY_ROWS = 2048         # M from which on it never is
 PASSING_ROWS = 1000      # and from which on it is not where B is more than a quarter of L2
 # What an A by columns must have to be copied (`_copies_a`): steps of k, columns of C, bytes of C, and bytes of a row of
 # A.T by the components of a number.
-COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 256, 96, 512 << 10, {1: 768, 2: 4096}
+COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 256, 96, 1 << 20, {1: 768, 2: 4096}
 
 # The fewest steps of k for a thread, where threads share k, and bytes of a column from which sharing them pays for
 # adding up (f32, time with k shared over time with n shared, k = 128, 256, 512, 1024, 2048: n = 1024 1.39 1.34 0.94
@@ -362,17 +363,23 @@ def _copied_from(problem: Problem) -> float:
     # Rows of registers from which B is copied into panels of about a line (AVX2 on Zen 4, one thread, 4x24 copied times
     # 6x16 in place, f32, m = 16, 32, 64, 128, 200, 400):
     # rows whole pages apart   2048 x 512 0.78 0.95 1.07, 4096 x 1024 0.92 1.10 1.20, 4096 x 4096 0.95 1.11 1.16 1.38,
-    #                          8192 x 512 1.26, 16384 x 1152 1.43 (12 rows 1.11, 1.17), 6144 x 2048 0.93, 24 rows 1.00
+    #                          8192 x 512 1.26, 16384 x 1152 1.43 (12 rows 1.11, 1.17), 6144 x 2048 0.93, 24 rows 1.00;
+    # 20, 24, 28 rows, panels   4096 x 4096 1.14 1.07 1.14, two threads 1.21 1.15 1.20, 12288 x 1024 1.18, f64 2048 x
+    # of which lie side by side 4096 1.10 1.04; but 3072 x 1024 1.05 0.98 1.09, 2048 x 2048 - 0.93 0.99
     # that begin alike         1000 x 1000 - - 0.96 1.03 1.06 1.10, 512 x 512 0.93 (64) 1.01 1.04 1.05, 256 x 256 0.98
     # that do not              1001 x 1001 0.87 1.04 1.10 1.21 1.28 1.28, 286 x 286 - - 1.01 1.07 1.09 1.12,
     #                          100 x 300 - - 0.89 0.97 1.03 1.04
     # f64 100 x 512 x 128 1.19; i32 64 x 512 x 512 1.06, 200 x 600 x 600 1.08, 200 x 601 x 601 1.16; c64 1.0 to 1.27.
-    # Not of short rows, nor beside an A by columns (32 x 32 x 1000000 0.77, 60 x 35 x 25024 0.88; 100 x 100 x 1000000
-    # tn 0.86, 32 x 100 x 215512 tn 0.88; but 96 x 64 x 25024 1.2).
+    # Not of short rows, nor beside an A by columns from memory (32 x 32 x 1000000 0.77, 60 x 35 x 25024 0.88; 100 x 100
+    # x 1000000 tn 0.76, 32 x 100 x 215512 tn 0.76; but 96 x 64 x 25024 1.2); from L3 (f32, two threads, f64) 2000 x 64
+    # x 1000 tn 1.21 1.18 1.0, 300 x 128 x 1000 1.2 1.02 1.01, 100 x 64 x 5000 1.04 1.1 1.15, 500 x 64 x 1000 0.98 1.11
+    # 1.29, 128 x 300 x 600 1.02 1.01 1.22, but 48 x 200 x 2000 0.94, 60 x 100 x 1000 0.93.
     row_b, l2 = problem.n * problem.row.itemsize, cpu.caches().l2
     bytes_b = problem.k * row_b
     if row_b % 4096 == 0:
-        return PAGED_ROWS[row_b % (8 << 12) > 0]
+        return next(rows for pages, rows in PAGED_ROWS if row_b % (pages << 12) == 0)
+    if problem.layout[0] == "t" and problem.k * (problem.m + problem.n) * problem.row.itemsize <= cpu.caches().l3 // 4:
+        return heuristic_small.COLUMN_ROWS
     if problem.layout[0] == "t" or row_b < SHORT_B:
         return inf if _fits_l2(problem) else FEW_ROWS + 1
     aligned = problem.k >= EVEN_STEPS or row_b % EVEN_PAGED == 0    # as `lead_of` says; 64 x 1000000 x 64 in place 0.77
@@ -420,9 +427,10 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     1.00 to 1.03; an A of a quarter of L3, f64 1024^3 0.98; f32 1024^3 tn, whose columns lie a page apart, 0.95).
     Where C is written after a few steps of dot products, two panels of rows at a time (bf16 255 x 2048 x 16 1.79, int8
     1.60, int8 6308 x 1600 x 32 1.44, but bf16 255 x 2048 x 64 0.97, int8 92160 x 144 x 32 0.71).
-    Of narrow panels for few rows, copied row by row, as many as fill three quarters of L2, in short steps (AVX2, times
-    two panels of 2048 steps: f32 64 x 16384 x 4096 1.24, 32 x 16384 x 1152 1.45, 32 x 4096 x 4096 1.38, 128 x 2048 x
-    2048 1.09, f64 64 x 8192 x 2048 1.17, 128 x 4096 x 4096 1.06).
+    Of narrow panels, copied row by row, as many as fill nine sixteenths of L2, in 1024 steps (AVX2, one thread and two,
+    times two panels of 2048 steps, f32 64 x 16384 x 4096 1.24, 32 x 4096 x 4096 1.38, f64 64 x 8192 x 2048 1.17; three
+    quarters and 512 steps 128 x 4096 x 4096 1.02 1.02, 32 x 4096 x 4096 1.04 1.0, 100 x 5000 x 3000 0.98; a quarter and
+    2048 steps 256 x 4096 x 2048 1.03, 400 x 8192 x 2048 1.04, 1000^3 1.0).
     B in place: KC long rows of it are read side by side, 256 of them for up to 64 rows, 512 above; of short rows a
     quarter of L2 (two threads: 16 x 16 x 100000 KC 4096 366 GFLOP/s; 64 x 64 x 50000 1024 442, 256 369).
     """
@@ -436,6 +444,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     elif pack != "none" and problem.layout[0] == "t":
         # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
         kc = min(kc, max(128, (l2 >> 9) // size))
+        if tier.registers == 16 and pack == "b" and 64 <= nr * size < 128:
+            # Of short vectors few enough for L1 to hold a panel of B and the lines of A that the next rows share (AVX2
+            # on Zen 4, one thread, times KC 512: f32 300 x 300 x 1000 1.09, 256 x 64 x 6272 1.08, 2000 x 64 x 1000
+            # 1.15, 256 x 512 x 3136 1.03, but 200 x 200 x 5000 0.96; i32 1.0 to 1.09; f64, times KC 256, 0.99 to 1.09).
+            kc = min(kc, max(128, cpu.caches().l1d * 3 // 4 // (64 + nr * size)))
     elif pack == "none":
         # Short rows, many of them: as much of B, and of A where its rows are adjacent, as a quarter of L2 holds.
         beside = problem.m * size if problem.layout[0] == "t" else 0
@@ -451,9 +464,10 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             kc = min(kc, THIN_STEPS if row_b + beside <= THIN_BYTES else TURNED_STEPS)
     few = problem.m <= FEW_ROWS and pack == "b"
     held = problem.row.real_bytes * problem.row.parts    # by a number of a panel
-    narrow = few and nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and not _fits_l2(problem)
+    narrow = nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and not _fits_l2(problem)
+    narrow = narrow and pack == "b" and (few or _passes(problem))
     if narrow:
-        kc = max(128, (l2 >> 9) // held)
+        kc = min(kc, max(128, l2 >> 10, l2 * 9 // 16 // row_b))
     kc = -(-problem.k // -(-problem.k // kc))
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if _writes_most(problem, tier):
@@ -471,14 +485,17 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         kc = min(problem.k, DEEPEST) if along else min(kc, max(128, l2 >> 11))
         kc = -(-problem.k // -(-problem.k // kc))
         return mc, kc, max(nr, (2 * nr if along else BYTES_STRIP) // nr * nr)
-    # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x 2048
-    # 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x 2048 0.7).
-    halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
-    panels = 4 if halves and problem.m <= 64 else 2
     if narrow:
-        panels = max(2, l2 * 3 // 4 // (kc * held) // nr)
-    nc = panels * nr if few else max(nr, 4 * l2 // (kc * size) // nr * nr)
-    if not few and pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:
-        nc = max(nr, (l2 >> 2) // (kc * size) // nr * nr)
+        nc = max(2 * nr, l2 * 9 // 16 // (kc * held) // nr * nr)
+    elif few:
+        # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x
+        # 2048 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x
+        # 2048 0.7).
+        halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
+        nc = (4 if halves and problem.m <= 64 else 2) * nr
+    else:
+        nc = max(nr, 4 * l2 // (kc * size) // nr * nr)
+        if pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:
+            nc = max(nr, (l2 >> 2) // (kc * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))

@@ -92,6 +92,10 @@ STEPS = 128
 # 64 x 500 1.03, 400 x 400 x 150 1.04; f64 1.02 to 1.05, int32 1.02 to 1.06, c64 1.02; but where gemm's are better off
 # with a copy of B 300 x 300 x 300 0.98, 400 x 300 x 300 0.95, 3136 x 128 x 256 0.92).
 MORE_STEPS, MORE_ROWS = 512, (256, 1000)
+# But not so many rows of an A by columns, whose lines, shared with the next rows, must stay in L1 beside a panel of B
+# (gemm's copy of B and its blocks of k, times these: f32 250^3 1.12, 256^3 1.10, 400 x 100 x 300 1.18, 1000 x 128 x 500
+# 1.25, 150 x 100 x 300 1.01, two threads 400 x 100 x 300 1.17; f64 1.18, 1.22, 1.32, 1.00, 0.99).
+COLUMN_ROWS = 96
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
 TURNED_ROWS = 128
@@ -238,7 +242,8 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
         return False
     several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
     steps = STEPS
-    if tier.registers == 16 and problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4]:
+    by_columns = problem.layout[0] == "t" and problem.m >= COLUMN_ROWS
+    if tier.registers == 16 and problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns:
         steps = MORE_STEPS
     return problem.k <= BRIEF or (problem.k <= steps and several)
 

@@ -122,10 +122,14 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
     for name, m, n, k, tier, pack in taken:
         config = heuristic.config(Problem(name, m, n, k), tier)
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
-    # Of B what three quarters of L2 hold.
-    for name, kc, nc in [("f32", 512, 384), ("f64", 256, 384), ("c64", 256, 384)]:
-        config = heuristic.config(Problem(name, 64, 4096, 4096), v3)
-        assert (config.kc, config.nc) == (kc, nc // config.nr * config.nr), (name, config)
+    for pages, rows in heuristic.PAGED_ROWS:
+        for m, pack in [(rows, "b"), (rows - 1, "none")]:
+            assert heuristic.config(Problem("f32", m, pages * 1024, 1200), v3).pack == pack, (pages, m)
+    # Of B what nine sixteenths of L2 hold, also for more rows whose A passes over it; deeper where it has few columns.
+    for name, m, n, kc, nc in [("f32", 64, 4096, 1024, 144), ("f64", 64, 4096, 1024, 72), ("c64", 64, 4096, 1024, 72),
+                               ("f32", 256, 4096, 1024, 144), ("f32", 100, 64, 2048, 72)]:  # fmt: skip
+        config = heuristic.config(Problem(name, m, n, 4096), v3)
+        assert (config.kc, config.nc) == (kc, nc), (name, m, n, config)
 
 
 def test_the_rules_know_which_rows_the_driver_aligns() -> None:
@@ -161,6 +165,24 @@ def test_few_rows_with_few_registers() -> None:
         assert heuristic.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
     for name, m, n, k in [("f32", 3, 8448, 2816), ("f64", 5, 8448, 2816)]:
         assert heuristic.config(Problem(name, m, n, k), registry.isa("v3")).family == "gemm", (name, m, n, k)
+
+
+@pytest.mark.usefixtures("usual_caches")
+def test_columns_of_the_left_operand_stay_in_cache_with_few_registers() -> None:
+    """Beside an A given transposed that is not copied: B is, from L3 for many rows, in steps whose lines L1 holds."""
+    l1 = heuristic.cpu.caches().l1d
+    taken = [
+        ("f32", 300, 128, 1000, "gemm", "b"), ("f64", 96, 300, 600, "gemm", "b"), ("f32", 250, 250, 250, "gemm", "b"),
+        ("f32", 95, 300, 600, "gemm", "none"), ("f32", 200, 64, 20_000, "gemm", "none"),
+        ("f32", 95, 90, 250, "small", "none"), ("f32", 250, 250, 128, "small", "none"),
+    ]  # fmt: skip
+    for name, m, n, k, family, pack in taken:
+        found = heuristic.config(Problem(name, m, n, k, layout="tn"), registry.isa("v3"))
+        assert (found.family, found.pack) == (family, pack), (name, m, n, k, found)
+        if pack == "b":
+            panel = found.nr * registry.dtype(name).itemsize
+            assert found.kc * (64 + panel) <= l1
+    assert heuristic.config(Problem("f32", 900, 900, 900, layout="tn"), registry.isa("v4")).kc > 250
 
 
 @pytest.mark.usefixtures("usual_caches")

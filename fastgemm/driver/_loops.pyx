@@ -34,7 +34,7 @@ cdef enum:
     STEADY_PANELS = 8
     # Bytes of a row of B's panels below which a copy takes so many steps of all panels at a time.
     NARROW = 128
-    STEPS_TOGETHER = 4
+    STEPS_TOGETHER = 8
 
 cdef extern from *:
     void fetch_line "__builtin_prefetch"(const void*) nogil
@@ -221,22 +221,29 @@ cdef bint takes_whole(const plan_t* plan, const call_t* call) noexcept nogil:
 cdef void copy_b(const kernels_t* t, const call_t* call, const char* b, Py_ssize_t k, Py_ssize_t kp, const grid_t* grid,
                  Py_ssize_t vec, Py_ssize_t vecs, int tail, char* out, const offset_t* offset) noexcept nogil:
     # A block of B, from vector vec on, into panels of kp steps each.
-    cdef Py_ssize_t L = t.length, size = t.real_bytes, done = 0, some = k, v, j, nv, live
-    if t.group == 1 and call.cs_b == t.part and grid.size * L * size < NARROW:
+    cdef Py_ssize_t L = t.length, size = t.real_bytes, nv = grid.size, first = 0, done = 0, some, v, j, live, larger
+    cdef const char* row
+    if t.pack_side != NULL and call.cs_b == t.part and nv * L * size < NARROW:
         # Of narrow panels a few steps of all: rows of B are read in longer pieces.  (AVX2, f32, blocks of 384 columns
-        # and 512 steps, one thread, times panel after panel: 128 x 4096 x 4096 1.12 with 4 steps, 1.08 with 8, 1.04
-        # with 16; blocks of 48 columns 1.00.  Panels of 256 bytes 0.97 to 1.01.)
-        some = STEPS_TOGETHER
-    while done < k:
-        some = min(some, k - done)
-        v = 0
-        for j in range(grid.panels):
-            nv = grid.size + (1 if j < grid.larger else 0)
-            live = (nv - 1) * L + (tail if v + nv == vecs else L)
-            t.pack_b(some, live, nv, b + (done * call.rs_b + (v * L // t.part) * call.cs_b) * t.ab_bytes,
-                     call.rs_b, call.cs_b, out + (v * kp + done * nv) * L * size, offset, (vec + v) * L // t.part)
-            v += nv
-        done += some
+        # and 512 steps, one thread, times panel after panel: 128 x 4096 x 4096 1.12; those of the kernel's loop instead
+        # of a call a panel another 1.03, 64 x 16384 x 4096 1.06, 32 x 3072 x 1024 1.08; 8 steps times 4 1.00 to 1.01.
+        # Panels of 256 bytes, a call each, 0.97 to 1.01.)
+        first = grid.panels - (1 if tail < L else 0)
+        larger = min(grid.larger, first)
+        v = larger * (nv + 1)
+        while done < k:
+            some = min(STEPS_TOGETHER, k - done)
+            row = b + done * call.rs_b * t.ab_bytes
+            t.pack_side(some, larger, nv + 1, row, call.rs_b, out + done * (nv + 1) * L * size, (nv + 1) * kp * L)
+            t.pack_side(some, first - larger, nv, row + v * L * t.ab_bytes, call.rs_b,
+                        out + (v * kp + done * nv) * L * size, nv * kp * L)
+            done += some
+    for j in range(first, grid.panels):
+        v = panel_start(grid, j)
+        nv = grid.size + (1 if j < grid.larger else 0)
+        live = (nv - 1) * L + (tail if v + nv == vecs else L)
+        t.pack_b(k, live, nv, b + (v * L // t.part) * call.cs_b * t.ab_bytes, call.rs_b, call.cs_b,
+                 out + v * kp * L * size, offset, (vec + v) * L // t.part)
 
 
 cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_space) noexcept nogil:

@@ -106,6 +106,12 @@ ctypedef void (*pack_b_t)(
     Py_ssize_t k, Py_ssize_t width, Py_ssize_t vectors,
     const void* b, Py_ssize_t rs, Py_ssize_t cs, void* out, const offset_t* offset, Py_ssize_t at) noexcept nogil
 
+# So many steps of whole micropanels that lie side by side in B, whose columns are adjacent; in out each begins `gap`
+# components behind the one before it.  NULL where B is packed for dot products.
+ctypedef void (*pack_side_t)(
+    Py_ssize_t k, Py_ssize_t panels, Py_ssize_t vectors,
+    const void* b, Py_ssize_t rs, void* out, Py_ssize_t gap) noexcept nogil
+
 # A finished tile of plain products, in the type that is computed with, goes to a C of any strides and of the type that
 # is stored, or with any alpha and beta.  `row` and `column` (elements) say where in the whole C it lies.
 ctypedef void (*update_t)(
@@ -250,6 +256,7 @@ cdef struct kernels_t:
     micro_t deep[MAX_DEEP + 1]  # of one vector, for a C that is no more; NULL: none
     pack_a_t pack_a
     pack_b_t pack_b
+    pack_side_t pack_side
     pack_b_t pack_slim
     update_t update
     update_t add          # the same to a C of the type that is computed with
