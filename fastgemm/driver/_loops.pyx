@@ -443,7 +443,13 @@ cdef inline gemv_t gemv_kernel(const plan_t* plan, const call_t* call) noexcept 
     return t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
 
 
-cdef bint gemv_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items) noexcept nogil:
+cdef inline bint far_b(const plan_t* plan, const call_t* call) noexcept nogil:
+    # Whether B comes from memory: of a stack, where they differ, all of them.
+    cdef Py_ssize_t items = plan.batch if call.step_b else 1
+    return items * plan.k * plan.n * plan.kernels.part * plan.kernels.ab_bytes >= plan.kernels.gemv_far
+
+
+cdef bint gemv_of_stack(const plan_t* plan, call_t* call, Py_ssize_t items) noexcept nogil:
     # Whole products whose operands and outputs the kernels take as they lie, with nothing around them; False where they
     # need more.  (1 x 1 x 4 f32 in a stack: 14 ns each by `gemv`, NumPy 4.)
     cdef const kernels_t* t = plan.kernels
@@ -455,6 +461,7 @@ cdef bint gemv_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items
     if t.converts or t.narrows or call.finish != NULL or call.store.conj or not call.store.alpha_is_one \
             or call.store.beta_kind or call.cs_c != t.part or kernel == t.gemv_columns and call.cs_a != t.part:
         return False
+    call.store.far = far_b(plan, call)
     for _item in range(items):
         kernel(plan.k, plan.n, a, call.cs_a, b, call.rs_b, call.cs_b, c, t.part, &call.store)
         a += call.step_a
@@ -486,6 +493,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef store_t store = call.store
     store.alpha_is_one = True
     store.offset = NULL
+    store.far = far_b(plan, call)
     if call.offsets != NULL:
         store.offset = call.offsets + 1
     while j < col1:
