@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 
 from fastgemm.driver.abi cimport MAX_DOTS, MAX_SHORT, kernels_t, stack_t, store_t, update_t
 from fastgemm.driver.structs cimport (
-    DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, grid_t, plan_t, row_gap, share,
+    DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, far_b, grid_t, plan_t, row_gap, share,
 )
 
 cdef enum:
@@ -104,6 +104,7 @@ cdef bint one_row(const plan_t* plan, const call_t* call, Py_ssize_t items,
             or not call.store.alpha_is_one or call.store.beta_kind:
         return False
     store = call.store
+    store.far = far_b(plan, call)
     store.offset = NO_OFFSETS
     for _item in range(items):
         j = 0
@@ -147,6 +148,7 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef unsigned int* a_sums = <unsigned int*>(space + plan.a_bytes - dot_sums_bytes(plan))
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
+    cdef bint far = far_b(plan, call) and not (widens or plan.turned)
     if short_columns(plan, call, 1, row0, row1, col0, col1) or one_row(plan, call, 1, col0, col1):
         return
     store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
@@ -195,6 +197,8 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
                     r = 0
                     for i in range(groups.panels):
                         mr = groups.size + (1 if i < groups.larger else 0)
+                        # (The rows after these find B near.)
+                        store.far = far and i == 0
                         t.dots[mr](kc * t.part, nr, a + r * rs_a * unit, rs_a, b, cs_b,
                                    y + (r * rs_y + j * t.part) * size, rs_y, &store)
                         r += mr

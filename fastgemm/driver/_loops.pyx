@@ -15,8 +15,8 @@ from fastgemm.driver.abi cimport (
     update_t,
 )
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap,
-    share, some_panels,
+    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, far_b, grid_t, lead_of, panel_at, panel_start, plan_t,
+    row_gap, share, some_panels,
 )
 
 cdef enum:
@@ -441,12 +441,6 @@ cdef inline gemv_t gemv_kernel(const plan_t* plan, const call_t* call) noexcept 
     if call.rs_b == t.part if plan.n == 1 else call.cs_b != t.part:
         return t.gemv_columns
     return t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
-
-
-cdef inline bint far_b(const plan_t* plan, const call_t* call) noexcept nogil:
-    # Whether B comes from memory: of a stack, where they differ, all of them.
-    cdef Py_ssize_t items = plan.batch if call.step_b else 1
-    return items * plan.k * plan.n * plan.kernels.part * plan.kernels.ab_bytes >= plan.kernels.gemv_far
 
 
 cdef bint gemv_of_stack(const plan_t* plan, call_t* call, Py_ssize_t items) noexcept nogil:

@@ -71,7 +71,7 @@ def add_kernels(int level, int family, object capsule):
             t.slim_bytes, t.pack_slim = s.slim_bytes, s.pack_slim
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
-            t.gemv_far = s.gemv_far
+            t.far_bytes = s.far_bytes
         elif s.gemv_columns != NULL:
             # Of a family beyond the tier, which is loaded after those of every tier: the same, faster.
             TABLES[level][0][d].gemv_columns = s.gemv_columns

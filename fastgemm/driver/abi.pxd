@@ -35,7 +35,7 @@ cdef struct store_t:
     int appended
     int in_place, last
     int narrow          # the microkernel itself rounds (only where the table says `rounds`)
-    int far             # gemv: B comes from memory
+    int far             # gemv, dots: B comes from memory, and is fetched
     Py_ssize_t next_c   # components from a tile to the one beside it, which is fetched meanwhile (0: itself)
     unsigned int flip, zero
     int conj            # complex numbers that are taken conjugate: 1 A's, 2 B's
@@ -265,7 +265,7 @@ cdef struct kernels_t:
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
     gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column (k up to GEMV_CHUNK where x is converted)
-    Py_ssize_t gemv_far   # bytes of a B that is taken to come from memory
+    Py_ssize_t far_bytes  # of a B that gemv and dots take to come from memory
     dots_t dots[MAX_DOTS + 1]
     int dot_columns       # that a kernel takes at a time: a multiple for each of them
     int dot_bytes         # of a component of A and B as they take it

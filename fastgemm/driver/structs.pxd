@@ -122,6 +122,12 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
     return i * base + (i if i < extra else extra)
 
 
+cdef inline bint far_b(const plan_t* plan, const call_t* call) noexcept nogil:
+    # Whether B comes from memory: of a stack, where they differ, all of them.
+    cdef Py_ssize_t items = plan.batch if call.step_b else 1
+    return items * plan.k * plan.n * plan.kernels.part * plan.kernels.ab_bytes >= plan.kernels.far_bytes
+
+
 cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
     # Panels of at most `most`, balanced.
     cdef grid_t grid

@@ -1,0 +1,60 @@
+"""Products whose B is larger than caches: the kernels that fetch it ahead from memory, on every tier."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from oracle import dtype_of
+
+from fastgemm import heuristic, kernels, registry
+from fastgemm.plan import Plan
+from fastgemm.problem import Problem
+
+BYTES = 19 << 20  # more than the tables' far_bytes
+
+
+def small(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Integers from -3 to 3, of which all sums here are exact."""
+    period = np.where(np.arange(1001) % 11 < 7, 0, np.arange(1001) % 7 - 3).astype(dtype)
+    return np.resize(period, shape)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", ["f32", "f64", "i32", "i16", "c64", "f16_f32", "i8_i32"])
+def test_from_memory(name: str, tier: str) -> None:
+    """Odd sizes, adjacent columns and adjacent rows, a gap between them, backwards; one row and few."""
+    isa, row = registry.isa(tier), registry.dtype(name)
+    kind = dtype_of(row.numpy)
+    long = BYTES // (kind.itemsize * 101) + 1
+    done = set()
+    for m, across, letter, (gap, step) in itertools.product((1, 3), (False, True), "nt", [(0, 1), (5, -1)]):
+        k, n = (101, long) if across else (long, 101)
+        rows, columns = (k, n) if letter == "n" else (n, k)
+        b = small((rows, columns + gap), kind)[::step, :columns]
+        b = b if letter == "n" else b.T
+        a = small((m, k), kind)
+        problem = Problem(name, m, n, k, layout="n" + letter)
+        config = heuristic.config(problem, isa)
+        kernels.load(tier)
+        wide = np.dtype("c16" if kind.kind == "c" else "f8")
+        want = (a.astype(wide) @ b.astype(wide)).astype(dtype_of(row.result or row.numpy))
+        assert np.array_equal(Plan(problem, config).run(a, b), want), (problem, config, gap, step)
+        done.add(config.family)
+    assert done & {"gemv", "numpy"}
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("letter", "nt")
+def test_stack_from_memory(letter: str, tier: str) -> None:
+    """Each B is small, all of them are not; and one B for all of the stack."""
+    count = BYTES // (4 * 75 * 75) + 1
+    b = small((count, 75, 75), np.dtype("f4"))
+    b = b if letter == "n" else b.swapaxes(1, 2)
+    a = small((count, 1, 75), np.dtype("f4"))
+    problem = Problem("f32", 1, 75, 75, count, layout="n" + letter)
+    kernels.load(tier)
+    plan = Plan(problem, heuristic.config(problem, registry.isa(tier)))
+    for each in (b, np.broadcast_to(b[:1], b.shape)):
+        assert np.array_equal(plan.run(a, each), np.einsum("bik,bkj->bij", a, each))
