@@ -346,9 +346,10 @@ def _copies_a(problem: Problem) -> bool:
     # too / B alone, one thread, A transposed: f64 1000^3 1.25, 1000 x 1000 x 4000 1.33, 400 x 400 x 1000 1.15, 300 x
     # 300 x 1000 1.12, 100 x 2000 x 1000 1.04, 200 x 3000 x 1000 1.2; f32 1000^3 1.22, 2000 x 2000 x 300 1.23, 400 x 400
     # x 1000 1.07; i32 1000^3 1.14; c64 1000^3 1.11, c128 256 x 512 x 3136 1.3; two threads 1.0 to 1.45, B transposed as
-    # well 1.03 to 1.24.  But of C's of less than 512 KiB f32 300^3 0.98, f64 100 x 600 x 20000 0.97, f32 64 x 576 x
-    # 28000 0.97; few steps, f32 400 x 400 x 150 0.91; few columns, 2000 x 64 x 1000 0.9, 2000 x 40 x 2000 0.86; shorter
-    # rows, c64 256 x 512 x 3136 0.96, c128 200 x 300 x 1000 0.98).
+    # well 1.03 to 1.24.  But of C's of less than 1 MiB f32 300^3 0.98, f64 100 x 600 x 20000 0.97, f32 64 x 576 x
+    # 28000 0.97, beside blocks of k for L1 f32 256 x 512 x 3136 0.97, 400 x 400 x 1000 0.98; few steps, f32 400 x 400 x
+    # 150 0.91; few columns, 2000 x 64 x 1000 0.9, 2000 x 40 x 2000 0.86; shorter rows, c64 256 x 512 x 3136 0.96, c128
+    # 200 x 300 x 1000 0.98).
     row_a = problem.m * problem.row.itemsize
     return (
         problem.layout[0] == "t"
@@ -363,9 +364,10 @@ def _copied_from(problem: Problem) -> float:
     # Rows of registers from which B is copied into panels of about a line (AVX2 on Zen 4, one thread, 4x24 copied times
     # 6x16 in place, f32, m = 16, 32, 64, 128, 200, 400):
     # rows whole pages apart   2048 x 512 0.78 0.95 1.07, 4096 x 1024 0.92 1.10 1.20, 4096 x 4096 0.95 1.11 1.16 1.38,
-    #                          8192 x 512 1.26, 16384 x 1152 1.43 (12 rows 1.11, 1.17), 6144 x 2048 0.93, 24 rows 1.00;
-    # 20, 24, 28 rows, panels   4096 x 4096 1.14 1.07 1.14, two threads 1.21 1.15 1.20, 12288 x 1024 1.18, f64 2048 x
-    # of which lie side by side 4096 1.10 1.04; but 3072 x 1024 1.05 0.98 1.09, 2048 x 2048 - 0.93 0.99
+    #                          8192 x 512 1.26, 16384 x 1152 1.43 (12 rows 1.11, 1.17), 6144 x 2048 0.93, 24 rows 1.00
+    #   copied side by side    (20, 24, 28 rows) 4096 x 4096 1.14 1.07 1.14, two threads 1.21 1.15 1.20, 12288 x 1024
+    #                          1.18 1.12, f64 2048 x 4096 1.10 1.04; but 3072 x 1024 1.05 0.98 1.09, 2048 x 2048 - 0.93
+    #                          0.99
     # that begin alike         1000 x 1000 - - 0.96 1.03 1.06 1.10, 512 x 512 0.93 (64) 1.01 1.04 1.05, 256 x 256 0.98
     # that do not              1001 x 1001 0.87 1.04 1.10 1.21 1.28 1.28, 286 x 286 - - 1.01 1.07 1.09 1.12,
     #                          100 x 300 - - 0.89 0.97 1.03 1.04
@@ -464,8 +466,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             kc = min(kc, THIN_STEPS if row_b + beside <= THIN_BYTES else TURNED_STEPS)
     few = problem.m <= FEW_ROWS and pack == "b"
     held = problem.row.real_bytes * problem.row.parts    # by a number of a panel
-    narrow = nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and not _fits_l2(problem)
-    narrow = narrow and pack == "b" and (few or _passes(problem))
+    narrow = nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and pack == "b"
+    narrow = narrow and (few or _passes(problem)) and not _fits_l2(problem)
     if narrow:
         kc = min(kc, max(128, l2 >> 10, l2 * 9 // 16 // row_b))
     kc = -(-problem.k // -(-problem.k // kc))

@@ -469,6 +469,17 @@ def in_place(family_name: str, dt: DType) -> bool:
     return found.in_place if found else not dt.converts
 
 
+def steady(tier: Isa, size: int) -> int:
+    """Return how many numbers of `size` bytes ahead, at least, a vector's kernels fetch a B from memory; 0: none.
+
+    Where vectors are short: so far, or two turns of columns or rows, and into L2, which has more places than L1 for
+    lines on their way (AVX2 on Zen 4, one thread, GB/s with the next turn into L1 / so, columns of 176, 352, 512, 1024,
+    4096 floats: 128 MiB 10 11 11 15 18 / 24 24 27 28 26, 24 MiB 9 - 16 24 25 / 39 - 47 49 39; 12 MiB 40 - 47 40 32 / 44
+    - 46 51 43, 4 MiB 63 - 63 40 34 / 51 - 52 53 43).  With AVX-512 it was not measured.
+    """
+    return 16384 // size if tier.registers == 16 else 0
+
+
 def strips(family_name: str, dt: DType) -> bool:
     """Whether a family has kernels that read a B with adjacent columns as it lies, for few rows."""
     if family_name == "gemv":

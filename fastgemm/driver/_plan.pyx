@@ -71,7 +71,6 @@ def add_kernels(int level, int family, object capsule):
             t.slim_bytes, t.pack_slim = s.slim_bytes, s.pack_slim
         if s.gemv_rows != NULL:
             t.gemv_rows, t.gemv_narrow, t.gemv_columns = s.gemv_rows, s.gemv_narrow, s.gemv_columns
-            t.far_bytes = s.far_bytes
         elif s.gemv_columns != NULL:
             # Of a family beyond the tier, which is loaded after those of every tier: the same, faster.
             TABLES[level][0][d].gemv_columns = s.gemv_columns
@@ -418,6 +417,10 @@ cdef class Plan:
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
         plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
+        # Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89
+        # 0.82, 1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, 1900 x 1900 from
+        # L3 1.0 to 1.1).
+        plan.far_bytes = cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         # Never a part of a larger product: its bits would depend on how that is cut.
         plan.deep = (plan.family == FAMILY_GEMM and vectors == 1 and plan.m <= min(plan.mr, MAX_DEEP) and not ready

@@ -265,7 +265,6 @@ cdef struct kernels_t:
     gemv_t gemv_rows      # B's columns adjacent: its rows are added up
     gemv_t gemv_narrow    # the same for an output of at most one vector
     gemv_t gemv_columns   # B's rows adjacent: one dot product a column (k up to GEMV_CHUNK where x is converted)
-    Py_ssize_t far_bytes  # of a B that gemv and dots take to come from memory
     dots_t dots[MAX_DOTS + 1]
     int dot_columns       # that a kernel takes at a time: a multiple for each of them
     int dot_bytes         # of a component of A and B as they take it
