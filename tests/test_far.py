@@ -46,7 +46,9 @@ def test_from_memory(name: str, tier: str) -> None:
         kernels.load(tier)
         wide = np.dtype("c16" if kind.kind == "c" else "f8")
         want = (a.astype(wide) @ b.astype(wide)).astype(dtype_of(row.result or row.numpy))
-        assert np.array_equal(Plan(problem, config).run(a, b), want), (problem, config, gap, step)
+        plan = Plan(problem, config)
+        assert np.array_equal(plan.run(a, b), want), (problem, config, gap, step)
+        assert config.family == "numpy" or cpu.caches().l2 <= plan.far_bytes <= k * n * kind.itemsize
         done.add(config.family)
     if registry.supported(row, isa):
         assert "gemv" in done
@@ -66,5 +68,6 @@ def test_stack_from_memory(letter: str, tier: str) -> None:
     problem = Problem("f32", 1, 75, 75, count, layout="n" + letter)
     kernels.load(tier)
     plan = Plan(problem, heuristic.config(problem, registry.isa(tier)))
+    assert cpu.caches().l2 <= plan.far_bytes <= b.nbytes
     for each in (b, np.broadcast_to(b[:1], b.shape)):
         assert np.array_equal(plan.run(a, each), np.einsum("bik,bkj->bij", a, each))

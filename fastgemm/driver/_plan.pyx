@@ -343,6 +343,10 @@ cdef class Plan:
         plan.kernels = t
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
+        # Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89
+        # 0.82, 1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, 1900 x 1900 from
+        # L3 1.0 to 1.1).
+        plan.far_bytes = cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
@@ -417,10 +421,6 @@ cdef class Plan:
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
         plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
-        # Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89
-        # 0.82, 1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, 1900 x 1900 from
-        # L3 1.0 to 1.1).
-        plan.far_bytes = cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         # Never a part of a larger product: its bits would depend on how that is cut.
         plan.deep = (plan.family == FAMILY_GEMM and vectors == 1 and plan.m <= min(plan.mr, MAX_DEEP) and not ready
@@ -476,6 +476,11 @@ cdef class Plan:
             raise ValueError(f"the specialised kernel is for {s.m} x {s.n} x {s.k}")
         plan.special = s
         _OWNERS.add(owner)
+
+    @property
+    def far_bytes(self):
+        """Bytes of a B, or of a stack's, from which on kernels of vectors and dot products take it to be in memory."""
+        return self.plan.far_bytes
 
     @property
     def special(self):
