@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from . import cpu, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_SMALL_K, Config, Problem
+from .problem import MAX_SMALL_K, Config, Problem, far_bytes
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
@@ -47,8 +47,11 @@ FEW_ROWS = 32  # and of one or some beside a B that L2, or part of L3, holds
 L3_SHARE, L2_TIMES = 3 / 8, 4
 FEW_COLUMNS = 4  # of bytes, A by columns: up to which any k is worth it
 # Vectors of the only row of C, by a matrix that a second thread would not help to stream, by registers (AVX2 on Zen 4,
-# times gemv's: 1 x 32 x 32 0.75, 1 x 32 x 256 0.7, 1 x 24 x 1024 1.07, 1 x 16 x 128 0.92).
+# times gemv's: 1 x 32 x 32 0.75, 1 x 32 x 256 0.7, 1 x 24 x 1024 1.07, 1 x 16 x 128 0.92; stacks of 0.1 to 4 MB, n x
+# k: f32 32 x 32 0.77 to 0.92, 64 x 64 0.75 to 0.8, 24 x 24 1.5, 16 x 16 1.4, f64 16 x 16 0.7 to 0.83, 64 x 64 0.7 to
+# 0.78).
 ROW_VECTORS = {32: 4, 16: 3}
+FAR_ROW, FAR_LONG, FAR_STEPS = 64, 512, 16  # bytes of a row of B, and steps of k, of a stack that gemv streams better
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
 # Steps of a row by few columns, in a stack, from which gemv puts rows of B side by side (ns of a product, small / gemv:
@@ -156,10 +159,23 @@ def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
 
 def one_row(problem: Problem, tier: registry.Isa) -> bool:
     """Whether registers hold the only row of C, so that a tile beats gemv's passes over it."""
-    most = ROW_VECTORS[tier.registers] * registry.lanes(problem.row, tier)
-    few = registry.lanes(problem.row, tier) < problem.n <= most
+    few = registry.lanes(problem.row, tier) < problem.n <= _row(problem, tier) and not _streams(problem, tier)
     few = few and problem.m == 1 and problem.layout[1] == "n" and not problem.row.converts and problem.row.parts == 1
     return few and problem.k * problem.n * problem.row.itemsize < TEAM_BYTES
+
+
+def _row(problem: Problem, tier: registry.Isa) -> int:
+    return ROW_VECTORS[tier.registers] * registry.lanes(problem.row, tier)
+
+
+def _streams(problem: Problem, tier: registry.Isa) -> bool:
+    # One row of each product by matrices from memory, which gemv fetches ahead where vectors are short (times these,
+    # AVX2 on Zen 4, one thread, as many as make 40 to 160 MB, n x k: f32 16 x 16 1.16, 32 x 32 1.09, 64 x 64 1.9, 24 x
+    # 100 1.44, 10 x 64 0.83, 8 x 8 0.83; f64 16 x 16 1.6, 32 x 32 1.75, 64 x 64 2.4, 10 x 64 1.14, 64 x 10 1.9).
+    row_b = problem.n * problem.row.itemsize
+    if problem.m > 1 or tier.registers > 16 or problem.batch * problem.k * row_b < far_bytes(tier):
+        return False
+    return row_b >= FAR_ROW and (problem.k >= FAR_STEPS or row_b >= FAR_LONG)
 
 
 def _shared(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
@@ -183,6 +199,9 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return False
     if m == 1 and problem.batch == 1:
         return one_row(problem, tier)
+    long_row = tier.registers == 16 and problem.row.parts == 1 and n > _row(problem, tier)
+    if m == 1 and (long_row or _streams(problem, tier)):
+        return False
     if m == 1 and 2 * n <= registry.lanes(problem.row, tier) and registry.is_special(problem.row) and k > LONG_ROW:
         return False
     if registry.accumulators(problem.row, tier) > problem.row.parts:

@@ -138,6 +138,16 @@ def near_bytes() -> int:
     return cpu.caches().l3 // 2
 
 
+def far_bytes(tier: registry.Isa) -> int:
+    """Return the bytes of a B, or of all of a stack's, from which on it is taken to be in memory beside few rows.
+
+    Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89 0.82,
+    1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, 1900 x 1900 from L3 1.0 to
+    1.1).
+    """
+    return cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
+
+
 def turns(problem: Problem) -> bool:
     """Say whether the transposed output is computed although C is row-major (see `TURNED_FROM`).
 

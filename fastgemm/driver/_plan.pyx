@@ -19,7 +19,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import cpu, registry
-from fastgemm.problem import MAX_SUMS, PACKED, Problem
+from fastgemm.problem import MAX_SUMS, PACKED, Problem, far_bytes
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -343,10 +343,7 @@ cdef class Plan:
         plan.kernels = t
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
-        # Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89
-        # 0.82, 1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, 1900 x 1900 from
-        # L3 1.0 to 1.1).
-        plan.far_bytes = cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
+        plan.far_bytes = far_bytes(tier)
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
