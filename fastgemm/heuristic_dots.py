@@ -46,9 +46,11 @@ packs B, or computes the transposed output (`problem.turns`), times:
 
 from __future__ import annotations
 
+from math import inf
+
 from . import registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem
+from .problem import DOT_EXCHANGED, DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
@@ -73,6 +75,12 @@ OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
 OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
 # Halves by few columns that are turned over first: at least so many rows and steps, at most so many columns.
 TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
+# Few columns, adjacent ones, by rows along k, with short vectors: rows to a column, and steps by bytes of a number (AVX2
+# on Zen 4, one thread, times gemm's and small's kernels, k = 32, 64, 256: f32 1000 x 2 1.20 1.45 1.66, 30 x 2 0.61
+# 0.90 1.42, 1000 x 4 0.88 1.28 1.39, 100 x 4 0.68 0.97 1.26, f64 1000 x 2 1.13 1.08 1.20, 100 x 4 0.74 1.01 1.03,
+# i32 1000 x 4 0.84 1.02 1.20, 100 x 4 0.65 0.80 1.02, i16 1000 x 4 1.5, 100 x 3 1.4 2.6 3.9, but i64 x 4 0.7 to
+# 0.8; A from memory, f32 100000 x 2 1.36 2.07 3.5, x 4 0.92 1.44 3.3, f64 x 4 1.36 3.4 2.8).
+ROWS_A_COLUMN, COLUMN_STEPS = 48, {2: 32, 4: 64, 8: 64}
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
@@ -100,8 +108,18 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
         return None
     split, threads = _team(problem, tier)
     size = problem.row.stored_bytes if own else problem.row.itemsize
-    kc = (LONG_BLOCK_BYTES if problem.m <= ONE_TILE else BLOCK_BYTES) // size
-    return Config("dots", tier.name, mc=MC, kc=kc, nc=NC, split=split, threads=threads)
+    few = problem.m <= ONE_TILE or _exchanged(problem, tier)
+    kc = (LONG_BLOCK_BYTES if few else BLOCK_BYTES) // size
+    mc, nc = (NC, MC) if _exchanged(problem, tier) else (MC, NC)
+    return Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split=split, threads=threads)
+
+
+def _exchanged(problem: Problem, tier: registry.Isa) -> bool:
+    # Whether the driver computes the transposed output (its `plan.exchanged`).
+    row = problem.row
+    few = tier.registers == 16 and 1 < problem.n <= ONE_TILE and problem.m >= DOT_EXCHANGED
+    plain = row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
+    return few and plain and registry.computes("dots", row)
 
 
 def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
@@ -110,6 +128,9 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)
         return m >= TURNED_ROWS and few and n * k * row.stored_bytes <= MAX_TURNED
+    if problem.layout == "nn":
+        many = m >= ROWS_A_COLUMN * n and k >= COLUMN_STEPS.get(row.real_bytes, inf)
+        return many and _exchanged(problem, tier) and n * k * row.stored_bytes <= DOT_TURNED
     if problem.layout != "nt" or not registry.computes("dots", row):
         return False
     if m == 1:

@@ -31,7 +31,9 @@ MAX_SUMS = 4 << 20
 # 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
 UNTURNED_ROWS = range(10, 13)
-DOT_COLUMNS = 16  # up to which they are turned over for dot products
+# Up to which they are turned over for dot products, bytes of them, and rows from which on the driver takes up to four
+# (short vectors) as rows of the transposed output.
+DOT_COLUMNS, DOT_TURNED, DOT_EXCHANGED = 16, 256 << 10, 64
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
@@ -338,8 +340,8 @@ class Config:
                 return "gemv has one row to split"
         elif self.family == "dots":
             turned = problem.layout == "nn" and problem.n <= min(problem.m, DOT_COLUMNS) and dt.parts == 1
-            if problem.layout != "nt" and not (turned and problem.n * problem.k * dt.stored_bytes <= MAX_TURNED):
-                return f"dots needs operands that both lie along k, or few columns and {MAX_TURNED >> 10} KiB of B"
+            if problem.layout != "nt" and not (turned and problem.n * problem.k * dt.stored_bytes <= DOT_TURNED):
+                return f"dots needs operands that both lie along k, or few columns and {DOT_TURNED >> 10} KiB of B"
             if self.pack != "none":
                 return "dots packs nothing"
             # Of each thread: sums, a block of rows of A, and a few columns of B.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import fastgemm
-from fastgemm import dispatch, problem, registry
+from fastgemm import dispatch, kernels, problem, registry
 from fastgemm.driver import _plan
-from fastgemm.problem import Problem
+from fastgemm.plan import Plan
+from fastgemm.problem import Config, Problem
 
 SIZES = [
     (2, 64, 64), (3, 80, 130), (4, 40, 70), (5, 33, 64), (9, 130, 65), (10, 70, 66),
-    (12, 50, 100), (13, 60, 64), (17, 200, 100), (80, 330, 64), (81, 330, 64),
+    (12, 50, 100), (13, 60, 64), (17, 200, 100), (80, 330, 64), (81, 330, 64), (2, 200, 70), (4, 200, 300),
 ]  # fmt: skip
 
 
@@ -31,6 +34,7 @@ def test_answers(dtype: str, threads: int) -> None:
         with fastgemm.threads(threads):
             assert np.array_equal(fastgemm.matmul(a, weight.T), want), (m, n, k)
             assert np.array_equal(fastgemm.matmul(weight, a.T), want.T), (n, m, k)
+            assert np.array_equal(fastgemm.matmul(weight, np.ascontiguousarray(a.T)), want.T), (n, m, k)
             for out in (
                 np.full((m, n), 7, dtype),
                 np.full((n, m), 7, dtype).T,
@@ -47,6 +51,39 @@ def test_answers(dtype: str, threads: int) -> None:
             c = integers((m, n), dtype, 3)
             got = fastgemm.gemm(a, weight.T, alpha=2, beta=3, c=c.copy())
             assert np.array_equal(got, (2 * want + 3 * c).astype(dtype))
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if row.parts == 1 and not row.converts])
+def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
+    """Two to four columns become rows of the transposed output, whatever blocks a record asks for."""
+    row, isa = registry.dtype(name), registry.isa(tier)
+    if not registry.supported(row, isa) or not registry.computes("dots", row):
+        pytest.skip("no such kernels")
+    kernels.load(tier)
+    blocks = ((1, 1, 16), (7, 3, 1000), (2000, 96, 64))
+    for n, layout, (mc, nc, kc) in itertools.product((2, 3, 4), ("nn", "nt"), blocks):
+        m, k = 131, 150
+        a = integers((m, k + 3), row.numpy, 1)[::-1, 2:-1]
+        b = integers((k, n + 1), row.numpy, 2)[:, 1:] if layout == "nn" else integers((n, k + 1), row.numpy, 2)[:, :k].T
+        wanted = Problem(name, m, n, k, layout=layout)
+        config = Config("dots", tier, mc=mc, nc=nc, kc=kc)
+        want = (a.astype("f8") @ b.astype("f8")).astype(row.result or row.numpy)
+        assert np.array_equal(Plan(wanted, config).run(a, b), want), (wanted, config)
+        out = np.zeros((m + 1, n + 2), want.dtype)
+        Plan(wanted, config).run(a, b, out[1:, 1:-1])
+        assert np.array_equal(out[1:, 1:-1], want)
+        assert not out[0].any()
+        assert not out[:, [0, -1]].any()
+
+
+def test_few_columns_of_layers() -> None:
+    """What follows a product counts rows and columns of the output as they are."""
+    x, weight, bias = integers((300, 96), "f4", 1), integers((96, 3), "f4", 2), integers((3,), "f4", 3)
+    residual = integers((300, 3), "f4", 4)
+    want = np.maximum(x @ weight + bias + residual, 0)
+    for w in (weight, np.asfortranarray(weight)):
+        assert np.array_equal(fastgemm.linear(x, w.T, bias, activation="relu", residual=residual), want)
 
 
 def test_special_values() -> None:

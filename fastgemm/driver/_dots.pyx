@@ -126,13 +126,30 @@ cdef bint dots_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items
 cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
                Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     # Rows row0 : row1 and columns col0 : col1 of one product.
+    cdef plan_t own
+    cdef call_t other
+    if not plan.exchanged or call.finish != NULL:
+        blocks_of_dots(plan, call, row0, row1, col0, col1, space)
+        return
+    # The transposed output: B's few columns are its rows, and A's rows its columns, which are read where they lie.
+    own, other = plan[0], call[0]
+    own.m, own.n, own.mc, own.ncv, own.turned = plan.n, plan.m, plan.ncv, plan.mc, False
+    other.a, other.rs_a, other.cs_a, other.step_a = call.b, call.cs_b, call.rs_b, call.step_b
+    other.b, other.rs_b, other.cs_b, other.step_b = call.a, call.cs_a, call.rs_a, call.step_a
+    other.rs_c, other.cs_c = call.cs_c, call.rs_c
+    blocks_of_dots(&own, &other, col0, col1, row0, row1, space)
+
+
+cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
+                         Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t size = t.real_bytes, size_ab = t.ab_bytes, size_c = size if plan.raw else t.c_bytes
     cdef bint direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
                         and (plan.raw or not t.narrows))
     cdef Py_ssize_t unit = t.dot_bytes      # of an operand's component as the kernels read it
     cdef bint widens = unit != size_ab
-    cdef bint copy_a = widens or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
+    cdef bint across = call.cs_a != t.part  # only where operands are exchanged
+    cdef bint copy_a = widens or across or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
     cdef Py_ssize_t iblocks = ceil_div(row1 - row0, plan.mc), jblocks = ceil_div(col1 - col0, plan.ncv)
     cdef Py_ssize_t steps = ceil_div(plan.k, DOTS_STEPS), kblocks = ceil_div(steps, plan.kc // DOTS_STEPS)
     cdef Py_ssize_t ic, jc, pc, i, j, r, row, rows, col, cols, p, kc, mr, nr, rs_y, gap, rs_a, cs_b
@@ -179,7 +196,9 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
                 a = call.a + (row * call.rs_a + p * call.cs_a) * size_ab
                 rs_a, cs_b = call.rs_a, all_cs_b
                 if copy_a:
-                    if unit == size:
+                    if across:
+                        turned_columns(kc, rows, a, call.cs_a, call.rs_a, <int>unit, a_space, gap)
+                    elif unit == size:
                         t.pack_a(kc, rows, a, call.rs_a, t.part, a_space, gap, t.part, NULL, 0)
                     else:
                         for i in range(rows):

@@ -81,6 +81,7 @@ cdef struct plan_t:
     Py_ssize_t far_bytes        # of a B that gemv and dots take to come from memory
     bint deep                   # gemm: C is one tile, few rows of one vector, whose accumulators come in sets
     bint turned                 # dots: B's columns are adjacent, and few
+    bint exchanged              # dots: columns are few, and the transposed output is computed
     bint direct                 # one block, nothing packed, all of a product by one thread: no loop but jr and ir
     bint whole                  # one block, packed, all of a product by one thread
     # Panels of a product that is direct or whole; `vectors` also those of a B that is packed already.
