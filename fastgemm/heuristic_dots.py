@@ -75,7 +75,7 @@ OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
 OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
 # Halves by few columns that are turned over first: at least so many rows and steps, at most so many columns.
 TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
-# Few columns, adjacent ones, by rows along k, with short vectors: rows to a column, and steps by bytes of a number (AVX2
+# Few columns, adjacent ones, by rows along k, with short vectors: rows a column, and steps by bytes of a number (AVX2
 # on Zen 4, one thread, times gemm's and small's kernels, k = 32, 64, 256: f32 1000 x 2 1.20 1.45 1.66, 30 x 2 0.61
 # 0.90 1.42, 1000 x 4 0.88 1.28 1.39, 100 x 4 0.68 0.97 1.26, f64 1000 x 2 1.13 1.08 1.20, 100 x 4 0.74 1.01 1.03,
 # i32 1000 x 4 0.84 1.02 1.20, 100 x 4 0.65 0.80 1.02, i16 1000 x 4 1.5, 100 x 3 1.4 2.6 3.9, but i64 x 4 0.7 to
