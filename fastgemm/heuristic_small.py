@@ -242,6 +242,11 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
 def _flat(problem: Problem, tier: registry.Isa) -> bool:
     # Few rows beside a wide B, all of k at a time.
     rows, row_b, caches = problem.m * problem.row.parts, problem.n * problem.row.itemsize, cpu.caches()
+    # (From memory gemm's panels in place are fetched ahead: AVX2 on Zen 4, one thread, times these f32 4 x 20000 x 1000
+    # 4.7, 8 x 20000 x 1000 2.7, 4 and 8 x 100000 x 200 4.6 3.0, 8 x 20000 x 200, of 16 MB, 2.6, f64 2.0 to 2.6, int32
+    # 1.4 to 4; of 10 MB 4 rows 0.9 to 1.0, 8 rows 1.05 to 1.2, f64 1.1 and 2.2.)
+    if tier.registers == 16 and 3 * problem.k * row_b > 2 * far_bytes(tier):
+        return False
     if rows <= FLAT or rows > FEW_ROWS:
         return rows <= FLAT
     if rows <= max(mr for mr, _ in registry.tiles(problem.row, tier)) * problem.row.parts:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from . import cpu, registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_PARTIAL, Config, Problem
+from .problem import MAX_PARTIAL, Config, Problem, far_bytes
 
 FEW_ROWS = 4
 LEAST_STEPS, LEAST_COLUMNS = 64, 128  # of k and of n, for so many rows
@@ -38,13 +38,12 @@ STREAM_BYTES = 1 << 16
 # A B that is little wider is one strip (4 x 1000 x 100000 in two 1.5, in one 2.1).
 L1_SHARE = 15 / 16
 STEP = 128
-# With 16 registers and B in memory, rows of it as long as can be, though sums come from L2; and up to so many rows of
-# numbers of 8 bytes, or of others, also where panels would be aligned (AVX2 on Zen 4, one thread, strips of 8192 or all
-# columns times what was taken before: f64 2 x 7860 x 2560 1.69, 2 x 10752 x 3584 1.19, 2 x 20000 x 1000 2.7, 3 x 8448 x
-# 2816 1.1, 3 x 4096 x 4096 1.15, 4 x 7860 x 2560 1.25, 4 x 4096 x 4096 1.25, 4 x 10752 x 3584 0.89; f32 2 x 7860 x 2560
-# 1.3, 2 x 10752 x 3584 1.15, 2 x 4096 x 4096 1.3, 2 x 20000 x 1000 2.6, 4 x 7860 x 2560 1.13, but 3 x 8448 x 2816 0.85,
-# 3 x 4096 x 4096 1.0, 4 x 10752 x 3584 0.8; int32 as f32; two threads 1.1 to 2.5).
-FAR_STRIP, FAR_ROWS, FAR_ROWS_8 = 8192, 2, 4
+# With 16 registers and B in memory, rows of it as long as can be, though sums come from L2: two rows by rows of B that
+# lie whole pages apart.  Others go to gemm, whose panels in place are fetched into L2 (AVX2 on Zen 4, one thread, 6x16
+# and 6x8 tiles times strips: f32 2 x 3000 x 5000 1.5, 2 x 7860 x 2560 1.7, 3 x 3001 x 5000 1.9, 4 x 7860 x 2560 2.0,
+# 2 x 20000 x 1000 1.7, 2 x 2400 x 2400 1.02 to 1.28, but 2 x 4096 x 4096 0.90, 2 x 2000 x 2000, from L3, 0.86; int32
+# alike; f64 2 x 3000 x 5000 1.7, 3 x 3000 x 5000 2.3, 4 x 3000 x 5000 2.3, 4 x 4096 x 4096 1.16, 2 x 4096 x 4096 0.86).
+FAR_STRIP, FAR_PAGED = 8192, 2
 # A thread reads at least so many bytes of each row, or threads share k where it is deep, or as few columns as these
 # (two threads, times one: 2 x 512 x 512 1.7, f64 1.8, 3 x 512 x 512 1.7, 2 x 384 x 768 1.7, int8 1.6, bfloat16 1.7;
 # over k times over n: 2 x 256 x 768 1.12, 3 x 256 x 1024 1.2, 2 x 256 x 2048 1.37, but f64 2 x 256 x 2048 0.96).
@@ -91,8 +90,8 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
         # What the driver aligns (`lead_of`) goes in whole lines: gemm's panels in place.
         row_b = n * row.stored_bytes
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
-        most = FAR_ROWS_8 if row.real_bytes == 8 else FAR_ROWS
-        if m > FEW_ROWS or near or (row_b % 32 == 0 and m > most and _far(problem)):
+        paged = m == FAR_PAGED and row_b % 4096 == 0
+        if m > FEW_ROWS or near or (size >= far_bytes(tier) and not paged):
             return False
     if m > FEW_ROWS:
         return size > caches.l3 // 2

@@ -153,9 +153,12 @@ def test_few_rows_with_few_registers() -> None:
         assert heuristic.config(Problem(name, m, n, k), registry.isa(tier)).family == family, (name, m, n, k, tier)
     for m, n, k, wide in [(16, 2560, 2560, 16), (70, 64, 600, 16), (4, 300, 300, 24)]:
         assert heuristic.config(Problem("f32", m, n, k), registry.isa("v3")).nr == wide, (m, n, k)
-    # Rows of a B from memory in one piece, where panels of lines are not better yet.
-    strips = [("f64", 2, 7860, 2560, 7860), ("f64", 4, 10752, 3584, 8192), ("f32", 2, 10752, 3584, 8192),
-              ("f32", 4, 7861, 2560, 7861), ("f32", 2, 2048, 1024, 1152)]  # fmt: skip
+    # A B from memory: strips of two rows by rows of it that are whole pages apart, or panels that are fetched ahead.
+    for name, m, n, k, family in [("f64", 2, 7860, 2560, "gemm"), ("f64", 4, 10752, 3584, "gemm"),
+                                  ("f32", 4, 7861, 2560, "gemm"), ("f32", 3, 20000, 1000, "gemm"),
+                                  ("f32", 8, 20000, 1000, "gemm"), ("f32", 8, 2000, 1000, "small")]:  # fmt: skip
+        assert heuristic.config(Problem(name, m, n, k), registry.isa("v3")).family == family, (name, m, n, k)
+    strips = [("f64", 2, 8192, 3584, 8192), ("f32", 2, 7168, 3584, 7168), ("f32", 2, 2048, 1024, 1152)]
     for name, m, n, k, columns in strips:
         found = heuristic.config(Problem(name, m, n, k), registry.isa("v3"))
         assert (found.family, min(found.nc, n)) == ("gemv", columns), (name, m, n, k, found)
