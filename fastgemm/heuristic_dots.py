@@ -50,7 +50,7 @@ from math import inf
 
 from . import registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import DOT_EXCHANGED, DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem
+from .problem import DOT_EXCHANGED, DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem, far_bytes
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
@@ -159,7 +159,11 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     small = m * n <= (LARGER_OUTPUT if ragged and not narrow else SMALL_OUTPUT)
     if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
         return True
-    return not narrow and row_bytes >= COLUMN_BYTES and _fills_better(problem, tier)
+    # (Short vectors, A from memory, which gemm's loops fetch ahead, times these, f32: 4096 x 9 x 4096 1.31, 4096 x 12 x
+    # 4096 1.45, 3000 x 12 x 5000 1.39, 20000 x 10 x 1000 1.54, 4000 x 12 x 1000, of 16 MB, 1.1 to 1.2; 2000 x 12 x 500
+    # 0.94.)
+    far = tier.registers == 16 and 3 * m * row_bytes > 2 * far_bytes(tier)
+    return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
 
 
 def _beats_gemv(problem: Problem, tier: registry.Isa) -> bool:

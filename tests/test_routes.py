@@ -158,6 +158,9 @@ def test_few_rows_with_few_registers() -> None:
                                   ("f32", 4, 7861, 2560, "gemm"), ("f32", 3, 20000, 1000, "gemm"),
                                   ("f32", 8, 20000, 1000, "gemm"), ("f32", 8, 2000, 1000, "small")]:  # fmt: skip
         assert heuristic.config(Problem(name, m, n, k), registry.isa("v3")).family == family, (name, m, n, k)
+    for m, family in [(4096, "gemm"), (500, "dots")]:
+        problem = Problem("f32", m, 12, 4096, layout="nt")
+        assert heuristic.config(problem, registry.isa("v3")).family == family, problem
     strips = [("f64", 2, 8192, 3584, 8192), ("f32", 2, 7168, 3584, 7168), ("f32", 2, 2048, 1024, 1152)]
     for name, m, n, k, columns in strips:
         found = heuristic.config(Problem(name, m, n, k), registry.isa("v3"))
