@@ -39,11 +39,12 @@ STREAM_BYTES = 1 << 16
 L1_SHARE = 15 / 16
 STEP = 128
 # With 16 registers and B in memory, rows of it as long as can be, though sums come from L2: two rows by rows of B that
-# lie whole pages apart.  Others go to gemm, whose panels in place are fetched into L2 (AVX2 on Zen 4, one thread, 6x16
-# and 6x8 tiles times strips: f32 2 x 3000 x 5000 1.5, 2 x 7860 x 2560 1.7, 3 x 3001 x 5000 1.9, 4 x 7860 x 2560 2.0,
-# 2 x 20000 x 1000 1.7, 2 x 2400 x 2400 1.02 to 1.28, but 2 x 4096 x 4096 0.90, 2 x 2000 x 2000, from L3, 0.86; int32
-# alike; f64 2 x 3000 x 5000 1.7, 3 x 3000 x 5000 2.3, 4 x 3000 x 5000 2.3, 4 x 4096 x 4096 1.16, 2 x 4096 x 4096 0.86).
-FAR_STRIP, FAR_PAGED = 8192, 2
+# are whole KiB.  Others go to gemm, whose panels in place are fetched into L2 (AVX2 on Zen 4, one thread, 6x16 and 6x8
+# tiles times strips: f32 2 x 3000 x 5000 1.5, 2 x 7860 x 2560 1.7, 3 x 3001 x 5000 1.9, 4 x 7860 x 2560 2.0, 2 x 20000
+# x 1000 1.7, 2 x 2400 x 2400 1.02 to 1.28, but 2 x 4096 x 4096, 6400 x 3000, 8448 x 2816, 4352 x 4000 0.90, 2 x 2000 x
+# 2000, from L3, 0.86; int32 alike; f64 2 x 3000 x 5000 1.7, 3 and 4 x 3000 x 5000 2.3, 4 x 4096 x 4096 1.16, 2 x 4096 x
+# 4096 0.86).
+FAR_STRIP, FAR_ROWS, FAR_MULTIPLE = 8192, 2, 1024
 # A thread reads at least so many bytes of each row, or threads share k where it is deep, or as few columns as these
 # (two threads, times one: 2 x 512 x 512 1.7, f64 1.8, 3 x 512 x 512 1.7, 2 x 384 x 768 1.7, int8 1.6, bfloat16 1.7;
 # over k times over n: 2 x 256 x 768 1.12, 3 x 256 x 1024 1.2, 2 x 256 x 2048 1.37, but f64 2 x 256 x 2048 0.96).
@@ -90,8 +91,8 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
         # What the driver aligns (`lead_of`) goes in whole lines: gemm's panels in place.
         row_b = n * row.stored_bytes
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
-        paged = m == FAR_PAGED and row_b % 4096 == 0
-        if m > FEW_ROWS or near or (size >= far_bytes(tier) and not paged):
+        strips = m == FAR_ROWS and row_b % FAR_MULTIPLE == 0
+        if m > FEW_ROWS or near or (size >= far_bytes(tier) and not strips):
             return False
     if m > FEW_ROWS:
         return size > caches.l3 // 2
