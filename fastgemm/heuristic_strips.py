@@ -88,7 +88,6 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
         return False
     size, caches = n * k * row.stored_bytes, cpu.caches()
     if tier.registers == 16 and not row.converts:
-        # What the driver aligns (`lead_of`) goes in whole lines: gemm's panels in place.
         row_b = n * row.stored_bytes
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
         strips = m == FAR_ROWS and row_b % FAR_MULTIPLE == 0

@@ -153,7 +153,7 @@ def test_few_rows_with_few_registers() -> None:
         assert heuristic.config(Problem(name, m, n, k), registry.isa(tier)).family == family, (name, m, n, k, tier)
     for m, n, k, wide in [(16, 2560, 2560, 16), (70, 64, 600, 16), (4, 300, 300, 24)]:
         assert heuristic.config(Problem("f32", m, n, k), registry.isa("v3")).nr == wide, (m, n, k)
-    # A B from memory: strips of two rows by rows of it that are whole pages apart, or panels that are fetched ahead.
+    # A B from memory: strips of two rows by rows of whole KiB, or panels that are fetched ahead.
     for name, m, n, k, family in [("f64", 2, 7860, 2560, "gemm"), ("f64", 4, 10752, 3584, "gemm"),
                                   ("f32", 4, 7861, 2560, "gemm"), ("f32", 3, 20000, 1000, "gemm"),
                                   ("f32", 8, 20000, 1000, "gemm"), ("f32", 8, 2000, 1000, "small")]:  # fmt: skip
@@ -161,7 +161,15 @@ def test_few_rows_with_few_registers() -> None:
     for m, family in [(4096, "gemm"), (500, "dots")]:
         problem = Problem("f32", m, 12, 4096, layout="nt")
         assert heuristic.config(problem, registry.isa("v3")).family == family, problem
-    strips = [("f64", 2, 8192, 3584, 8192), ("f32", 2, 7168, 3584, 7168), ("f32", 2, 2048, 1024, 1152)]
+    # Few columns are the transposed output's rows; one row of each product of a stack.
+    for tier in ("v3", "v4"):
+        found = heuristic.config(Problem("f32", 1000, 4, 256), registry.isa(tier))
+        assert (found.family == "dots") == (tier == "v3"), found
+    for n, batch, family in [(64, 10, "gemv"), (64, 10_000, "gemv"), (24, 100, "small"), (24, 50_000, "gemv")]:
+        found = heuristic.config(Problem("f32", 1, n, n, batch), registry.isa("v3"))
+        assert found.family == family, (n, batch, found)
+    strips = [("f64", 2, 8192, 3584, 8192), ("f32", 2, 8448, 2816, 8192),
+              ("f32", 2, 7168, 3584, 7168), ("f32", 2, 2048, 1024, 1152)]
     for name, m, n, k, columns in strips:
         found = heuristic.config(Problem(name, m, n, k), registry.isa("v3"))
         assert (found.family, min(found.nc, n)) == ("gemv", columns), (name, m, n, k, found)

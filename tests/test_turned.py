@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,9 @@ def test_answers(dtype: str, threads: int) -> None:
             c = integers((m, n), dtype, 3)
             got = fastgemm.gemm(a, weight.T, alpha=2, beta=3, c=c.copy())
             assert np.array_equal(got, (2 * want + 3 * c).astype(dtype))
+            for columns in (a.T, np.ascontiguousarray(a.T)):
+                got = fastgemm.gemm(weight, columns, alpha=2, beta=3, c=c.T.copy())
+                assert np.array_equal(got, (2 * want + 3 * c).astype(dtype).T)
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
@@ -69,12 +73,33 @@ def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
         wanted = Problem(name, m, n, k, layout=layout)
         config = Config("dots", tier, mc=mc, nc=nc, kc=kc)
         want = (a.astype("f8") @ b.astype("f8")).astype(row.result or row.numpy)
-        assert np.array_equal(Plan(wanted, config).run(a, b), want), (wanted, config)
-        out = np.zeros((m + 1, n + 2), want.dtype)
-        Plan(wanted, config).run(a, b, out[1:, 1:-1])
-        assert np.array_equal(out[1:, 1:-1], want)
-        assert not out[0].any()
-        assert not out[:, [0, -1]].any()
+        plan = Plan(wanted, config)
+        assert plan.exchanged == (isa.registers == 16 and registry.accumulators(row, isa) == 1 and row.group == 1)
+        assert np.array_equal(plan.run(a, b), want), (wanted, config)
+        for out in (np.zeros((m + 1, n + 2), want.dtype)[1:, 1:-1], np.zeros((m, n), want.dtype, "F")):
+            assert np.array_equal(plan.run(a, b, out), want), (wanted, config)
+            assert np.count_nonzero(out.base if out.base is not None else out) == np.count_nonzero(want)
+        for split in ("n", "m", "k"):
+            team = config.replace(split=split, threads=2)
+            assert np.array_equal(Plan(replace(wanted, threads=2), team).run(a, b), want), (wanted, team)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i32", "i64", "i16", "f16"])
+@pytest.mark.parametrize(("m", "n"), [(70, 3), (131, 4), (5, 40)])
+def test_steps_of_any_stride(name: str, m: int, n: int) -> None:
+    """Few steps of k, and one, whose columns have any stride: what is forced or recorded must not care."""
+    row = registry.dtype(name)
+    tier = kernels.active_isa()
+    if tier is None or not registry.supported(row, tier):
+        pytest.skip("no such kernels")
+    for k in (1, 2, 3, 4):
+        a, b = integers((m, 2 * k), row.numpy, 1)[:, ::2], integers((n, 2 * k), row.numpy, 2)[:, ::2].T
+        want = a @ b
+        for left, right in ((a, b), (np.ascontiguousarray(a), np.asfortranarray(b)), (np.asfortranarray(a), b)):
+            for out in (np.zeros((m, n), want.dtype), np.zeros((m, n), want.dtype, "F")):
+                with dispatch.forced(Config("dots", tier.name)):
+                    fastgemm.matmul(left, right, out=out)
+                assert np.array_equal(out, want), (k, left.strides, right.strides, out.strides)
 
 
 def test_few_columns_of_layers() -> None:

@@ -11,6 +11,9 @@ on Zen 5, 4.4 us from aligned rows, 5.0 from rows 16 bytes into a line), so A is
 straight, a load and a store a vector.  B is read where it lies; copying it takes longer than it saves up to some 24
 rows, and for so many packing or turning the output is as good.  Operands that kernels do not read as they are stored
 are widened by copying both; a B of few columns that lie the other way is turned over first, once.
+
+With short vectors two to four columns are rows of the transposed output (`plan.exchanged`): they are copied, whatever
+way they lie, and A's rows are read where they lie, as columns, and fetched ahead if they come from memory.
 """
 
 from libc.string cimport memcpy
@@ -37,7 +40,7 @@ cdef inline bint awkward(const char* x, Py_ssize_t stride) noexcept nogil:
 
 cdef void turned_columns(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py_ssize_t cs, int unit,
                          char* out, Py_ssize_t gap) noexcept nogil:
-    # Columns of B as rows, `gap` apart.
+    # Columns of B, or of an A across, as rows, `gap` apart.
     cdef Py_ssize_t p, j
     for p in range(k):
         for j in range(n):
@@ -59,7 +62,7 @@ cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items
     cdef Py_ssize_t i, row, mr, _item
     cdef stack_t s
     if not plan.k <= call.cs_b < MAX_SHORT or t.short_columns[1][plan.k] == NULL \
-            or t.short_columns[1][call.cs_b] == NULL or plan.turned or call.cs_c != t.part \
+            or t.short_columns[1][call.cs_b] == NULL or plan.turned or plan.exchanged or call.cs_c != t.part \
             or not call.store.alpha_is_one or call.store.beta_kind:
         return False
     groups = cut(row1 - row0, MAX_DOTS)
@@ -128,7 +131,7 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     # Rows row0 : row1 and columns col0 : col1 of one product.
     cdef plan_t own
     cdef call_t other
-    if not plan.exchanged or call.finish != NULL:
+    if not plan.exchanged:
         blocks_of_dots(plan, call, row0, row1, col0, col1, space)
         return
     # The transposed output: B's few columns are its rows, and A's rows its columns, which are read where they lie.
@@ -136,8 +139,11 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     own.m, own.n, own.mc, own.ncv, own.turned = plan.n, plan.m, plan.ncv, plan.mc, False
     other.a, other.rs_a, other.cs_a, other.step_a = call.b, call.cs_b, call.rs_b, call.step_b
     other.b, other.rs_b, other.cs_b, other.step_b = call.a, call.cs_a, call.rs_a, call.step_a
-    other.rs_c, other.cs_c = call.cs_c, call.rs_c
+    other.rs_c, other.cs_c, other.finish = call.cs_c, call.rs_c, NULL
     blocks_of_dots(&own, &other, col0, col1, row0, row1, space)
+    if call.finish != NULL:
+        call.finish(row1 - row0, col1 - col0, call.c + (row0 * call.rs_c + col0) * plan.kernels.c_bytes, call.rs_c,
+                    call.terms, row0, col0)
 
 
 cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
@@ -148,7 +154,8 @@ cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0
                         and (plan.raw or not t.narrows))
     cdef Py_ssize_t unit = t.dot_bytes      # of an operand's component as the kernels read it
     cdef bint widens = unit != size_ab
-    cdef bint across = call.cs_a != t.part  # only where operands are exchanged
+    # (Of one step of k an operand that is not exchanged may have any stride as well.)
+    cdef bint across = plan.exchanged and call.cs_a != t.part
     cdef bint copy_a = widens or across or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
     cdef Py_ssize_t iblocks = ceil_div(row1 - row0, plan.mc), jblocks = ceil_div(col1 - col0, plan.ncv)
     cdef Py_ssize_t steps = ceil_div(plan.k, DOTS_STEPS), kblocks = ceil_div(steps, plan.kc // DOTS_STEPS)

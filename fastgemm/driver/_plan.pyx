@@ -383,8 +383,9 @@ cdef class Plan:
             # memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128 0.87, 8 x 4 x 256 0.84.  With long vectors it was not
             # measured, and of types that are read otherwise than they are stored not built.)
             plan.exchanged = (tier.registers == 16 and 1 < plan.n <= MAX_DOTS and plan.m >= DOT_EXCHANGED
-                              and t.part == 1 and t.dot_bytes == t.ab_bytes and t.dot_sums == NULL and not t.narrows)
-            rows = max(plan.mc, plan.ncv) if plan.exchanged else plan.mc
+                              and t.part == 1 and t.dot_bytes == t.ab_bytes and t.dot_sums == NULL and not t.narrows
+                              and registry.accumulators(row, tier) == 1)
+            rows = plan.ncv if plan.exchanged else plan.mc
             plan.a_bytes, plan.b_bytes = plan.sums + rows * gap + dot_sums_bytes(plan), plan.unit * gap
             if plan.turned:
                 plan.b_bytes = max(plan.b_bytes, plan.n * row_gap(plan.k, t.length) * t.real_bytes)
@@ -484,6 +485,11 @@ cdef class Plan:
     def far_bytes(self):
         """Bytes of a B, or of a stack's, from which on kernels of vectors and dot products take it to be in memory."""
         return self.plan.far_bytes
+
+    @property
+    def exchanged(self):
+        """Whether few columns are computed as rows of the transposed output, by dot products."""
+        return self.plan.exchanged
 
     @property
     def special(self):
