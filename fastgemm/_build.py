@@ -237,8 +237,11 @@ def rendered(registry: Any) -> dict[str, str]:
         registry.module("epilogue", tier): render(PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier)
         for tier in registry.ISAS
     }
+    operations = load_table("row_operations")
     own |= {
-        registry.module("rows", tier): render(PACKAGE / registry.ROWS_TEMPLATE, registry=registry, isa=tier)
+        registry.module("rows", tier): render(
+            PACKAGE / registry.ROWS_TEMPLATE, registry=registry, row_operations=operations, isa=tier
+        )
         for tier in registry.ISAS
     }
     return own | {
@@ -317,6 +320,7 @@ class BuildExt(build_ext):
                     sources=[f"fastgemm/{template}"],
                     depends=[
                         "fastgemm/registry.py",
+                        "fastgemm/row_operations.py",
                         "fastgemm/special_shapes.py",
                         *(f"fastgemm/{source}" for source in KERNEL_SOURCES),
                     ],

@@ -4,7 +4,8 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from fastgemm.plan import Plan
-from fastgemm.registry import DType, RowOp
+from fastgemm.registry import DType
+from fastgemm.row_operations import RowOp
 
 SLOTS: int
 

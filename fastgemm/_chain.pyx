@@ -27,7 +27,7 @@ from fastgemm.members cimport (
 
 import numpy as np
 
-from fastgemm import registry
+from fastgemm import registry, row_operations
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -251,13 +251,13 @@ cdef class Chain:
         """Add an operation on rows of the registry between two stored kinds; `vectors` are references or None."""
         cdef member_t* m = self.more()
         cdef ref_t* made
-        cdef int index = registry.row_index(op, *kinds)
+        cdef int index = row_operations.row_index(op, *kinds)
         m.kind, m.n = ROWS, n
         if n < 1 or not 0 <= level < MAX_LEVEL or TABLES[<int>level] == NULL or TABLES[<int>level][index] == NULL:
             raise ValueError(f"no {op.name} from {kinds[0]} to {kinds[1]} in this process")
         m.rows = TABLES[<int>level][index]
-        self.take(&m.x, x, None, n, registry.ROW_TYPES[kinds[0]], False)
-        self.take(&m.y, y, None, n, registry.ROW_TYPES[kinds[1]], True)
+        self.take(&m.x, x, None, n, row_operations.ROW_TYPES[kinds[0]], False)
+        self.take(&m.y, y, None, n, row_operations.ROW_TYPES[kinds[1]], True)
         if op.name == "softmax" and kinds[1] != "f32" and x.slot != SCRATCH:
             raise ValueError("softmax leaves its exponentials in the input: scratch, where the output is narrower")
         for i, vector in enumerate(vectors):

@@ -5,7 +5,7 @@ thread does all members of an item, with intermediates in its own scratch; items
 
     Ref       where an operand lies for an item: a slot (an array given to `Chain.run`, or SCRATCH) and byte strides
     Product   c = f(a @ b + bias + residual), `b` a reference or a `fastgemm.pack`-ed matrix
-    Rows      softmax, layer_norm, cast (also to and from bytes) along rows: `registry.ROW_OPS`
+    Rows      softmax, layer_norm, cast (also to and from bytes) along rows: `row_operations.ROW_OPS`
     Map       an activation: `registry.EPILOGUES`
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _chain, dispatch, epilogues, kernels, layer, registry
+from . import _chain, dispatch, epilogues, kernels, layer, registry, row_operations
 from .packed import PackedMatrix
 from .plan import Plan
 from .problem import Problem
@@ -25,7 +25,7 @@ from .problem import Problem
 SCRATCH = -1
 # Arrays that a chain can be given.
 SLOTS = _chain.SLOTS
-_KINDS = {numpy: kind for kind, numpy in registry.ROW_TYPES.items()}
+_KINDS = {numpy: kind for kind, numpy in row_operations.ROW_TYPES.items()}
 _loaded: set[str] = set()
 
 
@@ -81,7 +81,7 @@ class Product(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """An operation of `registry.ROW_OPS` on the item's rows of `n` numbers, from `x` to `out`, which may be the same.
+    """An operation of `row_operations.ROW_OPS` on the item's rows of `n` numbers, from `x` to `out`, even the same.
 
     `params` and `vectors` are those that its row names: ``{"scale": 0.125}``, ``{"mask": Ref(...)}``.
     """
@@ -179,10 +179,10 @@ class Chain(_chain.Chain):
         self.add_product(member.n, member.k, member.a, b, member.c, row, tier.level, plans, finish, _sums(member))
 
     def _add_rows(self, member: Rows, tier: registry.Isa) -> None:
-        op = registry.row_op(member.op)
+        op = row_operations.row_op(member.op)
         kinds = tuple(_KINDS.get(ref.dtype, ref.dtype) for ref in (member.x, member.out))
         if kinds not in op.types:
-            known = ", ".join(f"{registry.ROW_TYPES[x]} to {registry.ROW_TYPES[y]}" for x, y in op.types)
+            known = ", ".join(f"{row_operations.ROW_TYPES[x]} to {row_operations.ROW_TYPES[y]}" for x, y in op.types)
             raise TypeError(f"{op.name} goes from {known}; not from {member.x.dtype} to {member.out.dtype}")
         if unknown := (set(member.params) - {name for name, _ in op.params}) | (set(member.vectors) - set(op.vectors)):
             raise TypeError(f"{op.name} has no {', '.join(sorted(unknown))}")

@@ -260,35 +260,7 @@ K_TANH = (
     (126, 1, 4), (126, 0, 65), (126, 1, 72), (126, 1, 73), (126, 1, 73), (126, 2, 88), (126, 2, 89), (126, 2, 89),
     (126, 4, 110),
 )
-class RowOp(NamedTuple):
-    """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32.
 
-    ``types`` are the pairs of stored kinds that it reads and writes; bytes stand for ``scale * (number - zero)``.
-    ``params`` names its numbers and their defaults, ``vectors`` its operands of a number a column; ``meaning`` is the
-    same in NumPy, over rows ``x``.
-    """
-
-    name: str
-    code: int
-    types: tuple[tuple[str, str], ...]
-    params: tuple[tuple[str, float], ...]
-    vectors: tuple[str, ...]
-    meaning: str
-
-
-# What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
-ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8"}
-ROW_OPS = (
-    RowOp(
-        "softmax", 0, (("f32", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "u8")), (("scale", 1.0),), ("mask",),
-        "(lambda e: e / e.sum(-1, keepdims=True))(np.exp((t := x * scale + mask) - t.max(-1, keepdims=True)))",
-    ),
-    RowOp(
-        "layer_norm", 1, (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16")), (("epsilon", 1e-5),), ("gamma", "beta"),
-        "(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta",
-    ),
-    RowOp("cast", 2, tuple((x, y) for x in ROW_TYPES for y in ROW_TYPES), (), (), "x"),
-)
 # Dtypes of outputs that have them; their place here is their place in compiled tables.
 FINISHED = ("f32", "f64")
 # Sums of bytes that an epilogue turns into float32 where they lie, scaled by column: the last place.
@@ -305,7 +277,7 @@ BYTES = next(row.names for row in DTYPES if row.name == "i8_i32")
 PACKS = ("none", "b", "ab")
 SPLITS = ("m", "n", "batch", "k")
 
-_Row = TypeVar("_Row", Isa, Family, Epilogue, RowOp)
+_Row = TypeVar("_Row", Isa, Family, Epilogue)
 
 
 def dtype(name: str) -> DType:
@@ -347,21 +319,10 @@ def epilogue(name: str) -> Epilogue:
     return _named(EPILOGUES, name, "activation", "activations")
 
 
-def row_op(name: str) -> RowOp:
-    """Return the row of an operation on rows."""
-    return _named(ROW_OPS, name, "operation on rows", "operations")
-
-
 def bytes_of(name: str) -> int:
     """Bytes of an element in memory by its NumPy name, bfloat16's too, which NumPy does not know."""
     row = dtype(name)
     return row.stored_bytes * row.parts
-
-
-def row_index(op: RowOp, x: str, y: str) -> int:
-    """Place of an operation between two stored kinds in compiled tables."""
-    kinds = list(ROW_TYPES)
-    return (op.code * len(kinds) + kinds.index(x)) * len(kinds) + kinds.index(y)
 
 
 def lanes(dt: DType, tier: Isa) -> int:

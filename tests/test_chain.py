@@ -13,11 +13,11 @@ import pytest
 from oracle import dtype_of, integers, normal
 
 import fastgemm
-from fastgemm import epilogues, kernels, registry
+from fastgemm import epilogues, kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
 
 TIERS = [tier.name for tier in kernels.runnable()]
-OPS = [(op, x, y) for op in registry.ROW_OPS for x, y in op.types]
+OPS = [(op, x, y) for op in row_operations.ROW_OPS for x, y in op.types]
 F4 = "float32"
 
 pytestmark = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
@@ -54,8 +54,8 @@ def stored(x: np.ndarray, dtype: Any, scale: float, zero: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("op", "x_kind", "y_kind"), OPS, ids=lambda value: getattr(value, "name", value))
-def test_rows(tier: registry.Isa, op: registry.RowOp, x_kind: str, y_kind: str) -> None:
-    x_type, y_type = registry.ROW_TYPES[x_kind], registry.ROW_TYPES[y_kind]
+def test_rows(tier: registry.Isa, op: row_operations.RowOp, x_kind: str, y_kind: str) -> None:
+    x_type, y_type = row_operations.ROW_TYPES[x_kind], row_operations.ROW_TYPES[y_kind]
     for rows, columns, block in ((7, 1, 7), (10, 16, 3), (9, 50, 4), (5, 129, 2)):
         x_scale, x_zero = (0.25, 3) if x_kind in ("s8", "u8") else (1.0, 0)
         y_scale, y_zero = (1 / 64, -5 if y_kind == "s8" else 7) if y_kind in ("s8", "u8") else (1.0, 0)
@@ -151,7 +151,7 @@ def test_softmax_far_from_zero(tier: registry.Isa, scale: float, masked: bool) -
 def test_shares_beyond_a_byte(tier: registry.Isa, kind: str, zero: int) -> None:
     """Shares that a byte cannot hold are the largest byte, however small the scale, and those of NaN are zero."""
     x = np.float32([[0, 0, 0, 9], [1, 2, 3, 4], [0, np.nan, 0, 0], [-99, 0, -3, -1]]).repeat(9, axis=1)
-    dtype = registry.ROW_TYPES[kind]
+    dtype = row_operations.ROW_TYPES[kind]
     for scale in (1 / 255, 1e-3, 1e-20, 1e-38, 1.0, 1e30):
         out = np.empty(x.shape, dtype)
         members = [

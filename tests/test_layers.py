@@ -15,7 +15,7 @@ import fastgemm
 PACKAGE = Path(fastgemm.__file__).parent
 # Lowest first.  Those on one line do not know of each other.
 LAYERS = (
-    ("registry", "version", "_outputs"),
+    ("registry", "row_operations", "version", "_outputs"),
     ("cpu",),
     ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),

@@ -138,8 +138,8 @@ cdef struct epilogue_t:
     const float* scale          # of sums of bytes, which become floats: one for each column (scale_step 1), or for all
     Py_ssize_t scale_step
 
-# What is done to rows in a chain (registry.ROW_OPS), x to y, whose rows lie so many bytes apart; columns are adjacent.
-# y may be x.  Where y is no float32, softmax leaves its exponentials in x.
+# What is done to rows in a chain (row_operations.ROW_OPS), x to y, whose rows lie so many bytes apart; columns are
+# adjacent.  y may be x.  Where y is no float32, softmax leaves its exponentials in x.
 cdef struct row_terms_t:
     double p                    # the operation's number
     const float* u              # its vectors: softmax' mask (rows of them `rs_u` bytes apart, 0: one for all), gamma

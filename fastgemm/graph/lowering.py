@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import registry
+from .. import registry, row_operations
 from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Product, Ref, Rows
 from ..heuristic_packed import MAX_BYTES_K
 from ..packed import PackedMatrix, pack
@@ -229,7 +229,7 @@ class Lowering:
         params: dict[str, float] = {}
         if node.op == "layer_norm":
             params = {"epsilon": node.attributes.get("epsilon", 1e-5)}
-            given = zip(registry.row_op("layer_norm").vectors, node.inputs[1:], strict=False)
+            given = zip(row_operations.row_op("layer_norm").vectors, node.inputs[1:], strict=False)
             vectors = {name: self.at.vector(read, "float32") for name, read in given}
         elif node.op == "masked_softmax":
             params = {"scale": node.attributes.get("scale", 1.0)}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .. import registry
+from .. import registry, row_operations
 from ..chain import SLOTS
 from . import ops
 from .ir import Node, Value
@@ -19,7 +19,7 @@ from .ir import Node, Value
 _FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
 ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
 _MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
-ROW_TYPES = tuple(registry.ROW_TYPES.values())
+ROW_TYPES = tuple(row_operations.ROW_TYPES.values())
 
 
 def lowers(node: Node, values: Mapping[str, Value]) -> bool:

@@ -1,4 +1,4 @@
-"""Vectors of float32 from and to what rows are stored as: a kind of `registry.ROW_TYPES` each.
+"""Vectors of float32 from and to what rows are stored as: a kind of `row_operations.ROW_TYPES` each.
 
 ``read`` and ``write`` take the first n numbers of a vector; lanes behind them are zeros.  Bytes are quantised: `read`
 gives ``(number - zero) * scale``, `near` and `exact` write the nearest number to ``x / scale + zero`` (ties to even)

@@ -1,0 +1,55 @@
+"""The table of what chains do to whole rows: operations, the types they read and write, and their places.
+
+Like `registry` it uses the standard library only: the build loads it by path, and kernels/rows.pyx.tp is rendered
+from it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RowOp(NamedTuple):
+    """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32.
+
+    ``types`` are the pairs of stored kinds that it reads and writes; bytes stand for ``scale * (number - zero)``.
+    ``params`` names its numbers and their defaults, ``vectors`` its operands of a number a column; ``meaning`` is the
+    same in NumPy, over rows ``x``.
+    """
+
+    name: str
+    code: int
+    types: tuple[tuple[str, str], ...]
+    params: tuple[tuple[str, float], ...]
+    vectors: tuple[str, ...]
+    meaning: str
+
+
+# What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
+ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8"}
+ROW_OPS = (
+    RowOp(
+        "softmax", 0, (("f32", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "u8")), (("scale", 1.0),), ("mask",),
+        "(lambda e: e / e.sum(-1, keepdims=True))(np.exp((t := x * scale + mask) - t.max(-1, keepdims=True)))",
+    ),
+    RowOp(
+        "layer_norm", 1, (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16")), (("epsilon", 1e-5),), ("gamma", "beta"),
+        "(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta",
+    ),
+    RowOp("cast", 2, tuple((x, y) for x in ROW_TYPES for y in ROW_TYPES), (), (), "x"),
+)
+
+
+def row_op(name: str) -> RowOp:
+    """Return the row of an operation on rows."""
+    for op in ROW_OPS:
+        if op.name == name:
+            return op
+    known = ", ".join(op.name for op in ROW_OPS)
+    raise ValueError(f"unknown operation on rows {name!r}; known operations: {known}")
+
+
+def row_index(op: RowOp, x: str, y: str) -> int:
+    """Place of an operation between two stored kinds in compiled tables."""
+    kinds = list(ROW_TYPES)
+    return (op.code * len(kinds) + kinds.index(x)) * len(kinds) + kinds.index(y)
