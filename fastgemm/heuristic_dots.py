@@ -50,7 +50,7 @@ from math import inf
 
 from . import registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import DOT_EXCHANGED, DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem, far_bytes
+from .problem import DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem, exchanges, nearly_far
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
@@ -108,18 +108,11 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
         return None
     split, threads = _team(problem, tier)
     size = problem.row.stored_bytes if own else problem.row.itemsize
-    few = problem.m <= ONE_TILE or _exchanged(problem, tier)
+    exchanged = exchanges(problem, tier)
+    few = exchanged or problem.m <= ONE_TILE
     kc = (LONG_BLOCK_BYTES if few else BLOCK_BYTES) // size
-    mc, nc = (NC, MC) if _exchanged(problem, tier) else (MC, NC)
+    mc, nc = (NC, MC) if exchanged else (MC, NC)
     return Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split=split, threads=threads)
-
-
-def _exchanged(problem: Problem, tier: registry.Isa) -> bool:
-    # Whether the driver computes the transposed output (its `plan.exchanged`).
-    row = problem.row
-    few = tier.registers == 16 and 1 < problem.n <= ONE_TILE and problem.m >= DOT_EXCHANGED
-    plain = row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
-    return few and plain and registry.computes("dots", row)
 
 
 def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
@@ -130,7 +123,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return m >= TURNED_ROWS and few and n * k * row.stored_bytes <= MAX_TURNED
     if problem.layout == "nn":
         many = m >= ROWS_A_COLUMN * n and k >= COLUMN_STEPS.get(row.real_bytes, inf)
-        return many and _exchanged(problem, tier) and n * k * row.stored_bytes <= DOT_TURNED
+        few = registry.computes("dots", row) and exchanges(problem, tier)
+        return many and few and n * k * row.stored_bytes <= DOT_TURNED
     if problem.layout != "nt" or not registry.computes("dots", row):
         return False
     if m == 1:
@@ -162,7 +156,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     # (Short vectors, A from memory, which gemm's loops fetch ahead, times these, f32: 4096 x 9 x 4096 1.31, 4096 x 12 x
     # 4096 1.45, 3000 x 12 x 5000 1.39, 20000 x 10 x 1000 1.54, 4000 x 12 x 1000, of 16 MB, 1.1 to 1.2; 2000 x 12 x 500
     # 0.94.)
-    far = tier.registers == 16 and 3 * m * row_bytes > 2 * far_bytes(tier)
+    far = nearly_far(m * row_bytes, tier)
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
 
 

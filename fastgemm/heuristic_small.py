@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from . import cpu, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_SMALL_K, Config, Problem, far_bytes
+from .problem import MAX_SMALL_K, Config, Problem, far_bytes, nearly_far
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
@@ -245,7 +245,7 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
     # (From memory gemm's panels in place are fetched ahead: AVX2 on Zen 4, one thread, times these f32 4 x 20000 x 1000
     # 4.7, 8 x 20000 x 1000 2.7, 4 and 8 x 100000 x 200 4.6 3.0, 8 x 20000 x 200, of 16 MB, 2.6, f64 2.0 to 2.6, int32
     # 1.4 to 4; of 10 MB 4 rows 0.9 to 1.0, 8 rows 1.05 to 1.2, f64 1.1 and 2.2.)
-    if tier.registers == 16 and 3 * problem.k * row_b > 2 * far_bytes(tier):
+    if nearly_far(problem.k * row_b, tier):
         return False
     if rows <= FLAT or rows > FEW_ROWS:
         return rows <= FLAT

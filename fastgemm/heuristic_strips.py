@@ -100,8 +100,10 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
     return size >= (caches.l2 // 2 if row.converts else STREAM_BYTES)
 
 
-def _far(problem: Problem) -> bool:
-    # B comes from memory.
+def _beyond_l3(problem: Problem) -> bool:
+    # Less than what counts as far beside few rows stays in L3 between calls to strips that keep their sums in L1 (AVX2
+    # on Zen 4, 768 columns times all in one, one and two threads, B of 20 to 23 MB: 2 x 4352 x 1152 1.33 1.25, 2 x 5120
+    # x 1000 1.25 1.2, 2 x 2560 x 2000 1.27, 2 x 4096 x 1400 1.07, f64 1.15 to 1.26; of 26 to 64 MB 0.73 to 1.0).
     return 4 * problem.k * problem.n * problem.row.stored_bytes > 3 * cpu.caches().l3
 
 
@@ -117,7 +119,7 @@ def _takes(problem: Problem) -> bool:
 
 def _strip(problem: Problem, tier: registry.Isa, dots: bool) -> int:
     row = problem.row
-    if tier.registers == 16 and not dots and not row.converts and _far(problem):
+    if tier.registers == 16 and not dots and not row.converts and _beyond_l3(problem):
         return min(problem.n, FAR_STRIP)
     # Bytes of a column of B in a pass: a group of dot products is 4 of them.
     piece = (4 if dots else row.stored_bytes) * registry.strip_groups(row, tier, problem.m)

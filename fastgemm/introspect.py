@@ -10,7 +10,7 @@ import numpy as np
 from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
 from .packed import PackedMatrix
-from .problem import PACKED, Config, Problem, Record, as_called, normalised
+from .problem import PACKED, Config, Problem, Record, as_called, exchanges, normalised
 from .version import VERSION
 
 
@@ -52,7 +52,7 @@ class Explanation:
             lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
                          f"{c.threads} threads over {c.split}")
         elif c.family == "dots":
-            rows = min(p.m, registry.DOT_ROWS)
+            rows = p.n if exchanges(p, registry.isa(c.isa)) else min(p.m, registry.DOT_ROWS)
             columns = registry.dot_columns(p.row, registry.isa(c.isa), rows)
             lines.append(f"{registry.variant('dots', p.row, registry.isa(c.isa), rows, columns)}, KC {c.kc}, "
                          f"{c.threads} threads over {c.split}")

@@ -31,9 +31,13 @@ MAX_SUMS = 4 << 20
 # 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
 UNTURNED_ROWS = range(10, 13)
-# Up to which they are turned over for dot products, bytes of them, and rows from which on the driver takes up to four
-# (short vectors) as rows of the transposed output.
-DOT_COLUMNS, DOT_TURNED, DOT_EXCHANGED = 16, 256 << 10, 64
+# Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
+# copied first, all of them, a copy that must stay in L2.  (More was not measured.)
+DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
+# Rows from which on two to four columns are computed as rows of the transposed output, with short vectors (AVX2 on Zen
+# 4, one thread, f32 nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256,
+# 3.0; 30 x 2 x 128 0.87, 8 x 4 x 256 0.84).  With long vectors it was not measured.
+DOT_EXCHANGED = 64
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
@@ -148,6 +152,29 @@ def far_bytes(tier: registry.Isa) -> int:
     1.1).
     """
     return cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
+
+
+def nearly_far(size: int, tier: registry.Isa) -> bool:
+    """Say whether a matrix of so many bytes, beside few rows, gains by what fetches ahead: two thirds of `far_bytes`.
+
+    With short vectors only.  (f32 4000 x 12 x 1000, A of 16 MB, 1.1 to 1.2, 2000 x 12 x 500 0.94; a B of 16 MB by 8
+    rows 2.6, of 10 MB 1.05 to 1.2, by 4 rows 0.9 to 1.0.)
+    """
+    return tier.registers == 16 and 3 * size > 2 * far_bytes(tier)
+
+
+def exchanges(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether the dots family computes the transposed output: of few columns, which are copied, and many rows.
+
+    Examples
+    --------
+    >>> exchanges(Problem("f32", 1000, 4, 256), registry.isa("v3"))
+    True
+    """
+    row = problem.row
+    few = tier.registers == 16 and 1 < problem.n <= registry.DOT_ROWS and problem.m >= DOT_EXCHANGED
+    # Types that are read otherwise than they are stored, or summed otherwise, have no kernels for it.
+    return few and row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
 
 
 def turns(problem: Problem) -> bool:

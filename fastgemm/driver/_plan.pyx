@@ -19,7 +19,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import cpu, registry
-from fastgemm.problem import DOT_EXCHANGED, MAX_SUMS, PACKED, Problem, far_bytes
+from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -379,12 +379,8 @@ cdef class Plan:
             plan.unit = max(1, DOTS_L1 // gap // t.dot_columns) * t.dot_columns
             plan.sums = (plan.mc * plan.ncv * t.part * t.real_bytes + 63) // 64 * 64
             plan.turned = problem.layout[1] == "n" and plan.n > 1
-            # (AVX2 on Zen 4, one thread, f32 nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from
-            # memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128 0.87, 8 x 4 x 256 0.84.  With long vectors it was not
-            # measured, and of types that are read otherwise than they are stored not built.)
-            plan.exchanged = (tier.registers == 16 and 1 < plan.n <= MAX_DOTS and plan.m >= DOT_EXCHANGED
-                              and t.part == 1 and t.dot_bytes == t.ab_bytes and t.dot_sums == NULL and not t.narrows
-                              and registry.accumulators(row, tier) == 1)
+            plan.exchanged = (exchanges(problem, tier) and t.dot_bytes == t.ab_bytes and t.dot_sums == NULL
+                              and not t.narrows)
             rows = plan.ncv if plan.exchanged else plan.mc
             plan.a_bytes, plan.b_bytes = plan.sums + rows * gap + dot_sums_bytes(plan), plan.unit * gap
             if plan.turned:
