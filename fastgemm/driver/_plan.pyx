@@ -343,7 +343,9 @@ cdef class Plan:
         plan.kernels = t
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
-        plan.far_bytes = far_bytes(tier)
+        # Of the whole B, also where threads share k (a thread's part of it alone, 1 x 800 x 8000, two threads: 0.5).
+        plan.far[0] = plan.k * plan.n * t.part * t.ab_bytes >= far_bytes(tier)
+        plan.far[1] = plan.batch * plan.k * plan.n * t.part * t.ab_bytes >= far_bytes(tier)
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
@@ -478,9 +480,9 @@ cdef class Plan:
         _OWNERS.add(owner)
 
     @property
-    def far_bytes(self):
-        """Bytes of a B, or of a stack's, from which on kernels of vectors and dot products take it to be in memory."""
-        return self.plan.far_bytes
+    def far(self):
+        """Whether kernels of vectors and dot products take B to be in memory: one B, and a stack of them."""
+        return bool(self.plan.far[0]), bool(self.plan.far[1])
 
     @property
     def exchanged(self):

@@ -78,7 +78,7 @@ cdef struct plan_t:
     Py_ssize_t far_row          # bytes of a row of A that come from memory and are fetched ahead, or 0
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_c                  # C comes from memory
-    Py_ssize_t far_bytes        # of a B that gemv and dots take to come from memory
+    bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
     bint deep                   # gemm: C is one tile, few rows of one vector, whose accumulators come in sets
     bint turned                 # dots: B's columns are adjacent, and few
     bint exchanged              # dots: columns are few, and the transposed output is computed
@@ -126,8 +126,7 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
 
 cdef inline bint far_b(const plan_t* plan, const call_t* call) noexcept nogil:
     # Whether B comes from memory: of a stack, where they differ, all of them.
-    cdef Py_ssize_t items = plan.batch if call.step_b else 1
-    return items * plan.k * plan.n * plan.kernels.part * plan.kernels.ab_bytes >= plan.far_bytes
+    return plan.far[1 if call.step_b else 0]
 
 
 cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
