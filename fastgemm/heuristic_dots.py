@@ -48,7 +48,7 @@ from __future__ import annotations
 
 from math import inf
 
-from . import registry
+from . import cpu, registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
 from .problem import DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem, exchanges, nearly_far
 
@@ -85,6 +85,11 @@ DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
 BLOCK_BYTES, LONG_BLOCK_BYTES = 4096, 8192
+# But these rows, beside what passes over them, are so much of L1 at most (32 KiB, AVX2 on Zen 4, one thread, 5 KiB
+# times 8: f32 4 x 1000 x 2000 1.28, 4 x 5000 x 2000 1.38, 4 x 4096 x 4096 1.07, 4 x 2560 x 7680 1.21, 3 x 1000 x 2000
+# 1.12, f64 4 x 2560 x 2560 1.2, 4 x 300 x 4000 1.25; exchanged 1000 x 4 x 2000 1.26, 10000 x 4 x 2000 1.24, f64 1000 x
+# 4 x 1000 1.25; 4 KiB of f64 3000 x 4 x 600 0.88, 4 x 4096 x 4096 0.87 of 5; 2 x 4096 x 4096 0.85).
+ROWS_L1 = 5 / 8
 ONE_TILE = registry.DOT_ROWS
 MC, NC = 96, 1024
 
@@ -109,10 +114,15 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
     split, threads = _team(problem, tier)
     size = problem.row.stored_bytes if own else problem.row.itemsize
     exchanged = exchanges(problem, tier)
-    few = exchanged or problem.m <= ONE_TILE
-    kc = (LONG_BLOCK_BYTES if few else BLOCK_BYTES) // size
+    kc = _block(problem.n if exchanged else problem.m) // size
     mc, nc = (NC, MC) if exchanged else (MC, NC)
     return Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split=split, threads=threads)
+
+
+def _block(rows: int) -> int:
+    if rows > ONE_TILE:
+        return BLOCK_BYTES
+    return min(LONG_BLOCK_BYTES, int(ROWS_L1 * cpu.caches().l1d) // rows)
 
 
 def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
