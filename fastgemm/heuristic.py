@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, kernels, registry
+from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, heuristic_tiles, kernels, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
@@ -51,6 +51,7 @@ EVEN_STEPS, EVEN_PAGED = 128, 2048  # if there are so many, or they are whole nu
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few registers; for so short rows of both
 DEEPEST = 4096           # steps of k of their columns where those lie along k
+MASKED_ROWS = 128        # M from which on a B narrower than a vector is not
 MANY_ROWS = 2048         # M from which on it never is
 PASSING_ROWS = 1000      # and from which on it is not where B is more than a quarter of L2
 # What an A by columns must have to be copied (`_copies_a`): steps of k, columns of C, bytes of C, and bytes of a row of
@@ -114,7 +115,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return _gemv(problem, tier)
     tier = _narrower(problem, tier)
     best: tuple[float, Config] | None = None
-    for mr, nr in registry.tiles(problem.row, tier):
+    for mr, nr in heuristic_tiles.tiles(problem, tier):
         pack = packing(problem, mr, nr, family(problem.row, tier))
         for split, threads in _teams(problem):
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
@@ -334,6 +335,10 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
         paged = paged and problem.m * problem.row.parts >= SLOW_ROWS
     else:
         paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
+    # Rows of B that leave a part of their only vector empty are read under a mask (AVX2 on Zen 4, one thread, 12x8 by a
+    # copy, f32: 50 x 5 x 100 0.93, 100 x 5 x 100 1.01, 200 x 5 x 100 1.05, 1000 x 5 x 100 1.10, 1000 x 7 x 500 1.09).
+    if problem.n < nr and panel <= 32 and problem.m >= MASKED_ROWS:
+        return "b"
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).

@@ -32,7 +32,8 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
         # Reading B bounds few rows, and the fewer passes over its panels the better.
         return (-(-rows // mr) if rows <= FEW else 0), heuristic.panel_cycles(row, rows, wide, mr, nv)
 
-    return min(registry.registers(row, tier), key=cost)[1]
+    # Not of one vector: such tiles are for A's that `heuristic_tiles` knows more of than is known here.
+    return min((tile for tile in registry.registers(row, tier) if tile[1] > 1), key=cost)[1]
 
 
 def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:

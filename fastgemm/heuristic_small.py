@@ -36,11 +36,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from . import cpu, registry
+from . import cpu, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_SMALL_K, Config, Problem, far_bytes, nearly_far
 
 SMALL = 64  # rows, columns and steps of a product of a stack
+TALL_STEPS = 48  # of k from which a tile of one vector and more than eight rows pays
 SHORT = 32  # steps of k up to which the panels of one product are worth a loop inside the kernel
 FLAT = 8  # rows of one panel beside a wide C, which is written in as many streams
 FEW_ROWS = 32  # and of one or some beside a B that L2, or part of L3, holds
@@ -138,11 +139,20 @@ def config(problem: Problem, tier: registry.Isa, dots: bool = False) -> Config |
     """
     if not _takes(problem, tier, dots):
         return None
-    best = min(registry.tiles(problem.row, tier), key=lambda tile: _cycles(problem, tier, *tile))
+    best = min(_tiles(problem, tier), key=lambda tile: _cycles(problem, tier, *tile))
     split, threads = _team(problem, tier)
     pack = "none" if problem.layout[1] == "n" else "b"
     found = Config("small", tier.name, *best, pack=pack, split=split, threads=threads)
     return found if found.misfit(problem) is None else None
+
+
+def _tiles(problem: Problem, tier: registry.Isa) -> list[tuple[int, int]]:
+    # Few steps do not pay for the ends of a tall tile (AVX2 on Zen 4, one thread, 12x8 times 6x16, f32 4000 x 8 x 16
+    # 0.94, x 32 0.98, x 64 1.03, x 200 1.04, 5504 x 8 x 4 0.85, 100 x 8 x 100 1.16; f64 4000 x 4 x 32 0.95, 100 x 4 x
+    # 100 1.2).
+    wide = registry.tiles(problem.row, tier)[0][1]
+    short = problem.k < TALL_STEPS
+    return [(mr, nr) for mr, nr in heuristic_tiles.tiles(problem, tier) if nr >= wide or not short]
 
 
 def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
@@ -249,7 +259,7 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
         return False
     if rows <= FLAT or rows > FEW_ROWS:
         return rows <= FLAT
-    if rows <= max(mr for mr, _ in registry.tiles(problem.row, tier)) * problem.row.parts:
+    if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
         return problem.k * row_b <= L3_SHARE * caches.l3
     return problem.k * row_b <= L2_TIMES * caches.l2 and row_b % 4096 > 0
 

@@ -187,9 +187,10 @@ ISAS = (
 # (28x1: 85-90 %, so no taller tile); v3: 6x2 and 4x3 93-94.5 %, 5x2 88 %.
 # Outputs of a single vector's width are bound by loads: of 196 x 16 x 300 8x1 reaches 69 %, 14x1 78; 12 registers of
 # v3 hold 12x1, no better than 6x1.
+# (The last of v3 is for outputs of one vector: `heuristic_tiles`.)
 TILES = {
     "v2": ((6, 2), (4, 3)),
-    "v3": ((6, 2), (4, 3)),
+    "v3": ((6, 2), (4, 3), (12, 1)),
     "v4": ((6, 4), (8, 3), (14, 2)),
 }
 # Whole numbers: their accumulators wait a cycle for each other, not four, so narrow and low tiles lose little and one

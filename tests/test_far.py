@@ -58,6 +58,19 @@ def test_from_memory(name: str, tier: str) -> None:
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+def test_exchanged(tier: str) -> None:
+    """Of two to four columns, computed as rows of the transposed output, A is what comes from memory."""
+    a = small((BYTES // 800 + 1, 200), np.dtype("f4"))
+    b = small((200, 3), np.dtype("f4"))
+    problem = Problem("f32", len(a), 3, 200)
+    kernels.load(tier)
+    plan = Plan(problem, Config("dots", tier))
+    assert plan.far == (plan.exchanged, plan.exchanged)
+    assert plan.exchanged == (registry.isa(tier).registers == 16)
+    assert np.array_equal(plan.run(a, b), a @ b)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 def test_shares_of_k(tier: str) -> None:
     """A thread's part of k is smaller than what memory begins behind; all of B is not."""
     b = small((BYTES // 2000 + 1, 500), np.dtype("f4"))

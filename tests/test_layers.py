@@ -18,6 +18,7 @@ LAYERS = (
     ("registry", "row_operations", "version", "_outputs"),
     ("cpu",),
     ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
+    ("heuristic_tiles",),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),
     ("driver",),
     ("kernels",),

@@ -271,7 +271,14 @@ _SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 
-cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
+cdef void _set_far(plan_t* plan, Py_ssize_t columns, Py_ssize_t limit) noexcept:
+    # Whether the operand of so many columns is in memory: one, a stack's.
+    cdef Py_ssize_t size = plan.k * columns * plan.kernels.part * plan.kernels.ab_bytes
+    plan.far[0] = size >= limit
+    plan.far[1] = plan.batch * size >= limit
+
+
+cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
     # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
     # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
     # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB all at once 1.02, without gaps in
@@ -283,7 +290,12 @@ cdef Py_ssize_t _far_row(const plan_t* plan, problem) except -1:
     # 1.02).
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t row = plan.kc * t.part * t.real_bytes
-    if plan.pack_a or problem.layout[0] != "n" or problem.streamed <= cpu.caches().l3 // 4:
+    # Panels of one vector have little else to load: there it pays from L3 too (AVX2 on Zen 4, one thread, f32 10000 x 8
+    # x 128 1.17, 4000 x 8 x 128 1.12, 2000 x 8 x 800 1.02, 32 of 784 x 8 x 72 1.10, f64 8000 x 4 x 100 1.13; from L2
+    # 784 x 8 x 72 1.0).
+    cdef bint narrow = registers == 16 and plan.n * t.part <= t.length
+    cdef Py_ssize_t near = cpu.caches().l2 // 2 if narrow else cpu.caches().l3 // 4
+    if plan.pack_a or problem.layout[0] != "n" or problem.streamed <= near:
         return 0
     return row
 
@@ -344,8 +356,7 @@ cdef class Plan:
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
         # Of the whole B, also where threads share k (a thread's part of it alone, 1 x 800 x 8000, two threads: 0.5).
-        plan.far[0] = plan.k * plan.n * t.part * t.ab_bytes >= far_bytes(tier)
-        plan.far[1] = plan.batch * plan.k * plan.n * t.part * t.ab_bytes >= far_bytes(tier)
+        _set_far(plan, plan.n, far_bytes(tier))
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
@@ -383,6 +394,8 @@ cdef class Plan:
             plan.turned = problem.layout[1] == "n" and plan.n > 1
             plan.exchanged = (exchanges(problem, tier) and t.dot_bytes == t.ab_bytes and t.dot_sums == NULL
                               and not t.narrows)
+            if plan.exchanged:
+                _set_far(plan, plan.m, far_bytes(tier))
             rows = plan.ncv if plan.exchanged else plan.mc
             plan.a_bytes, plan.b_bytes = plan.sums + rows * gap + dot_sums_bytes(plan), plan.unit * gap
             if plan.turned:
@@ -418,7 +431,7 @@ cdef class Plan:
             if ready:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
-        plan.far_row = _far_row(plan, problem)
+        plan.far_row = _far_row(plan, problem, tier.registers)
         plan.far_blocks = _far_blocks(plan, problem)
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)

@@ -376,7 +376,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
         return
     if not t.converts and (items == 1 or s.step_b % LEAD_BYTES == 0):
         width = (vec1 - vec0 - 1) * L + tail
-        lead = lead_of(t, s.b, s.rs_b, width, s.k, LINE)
+        lead = lead_of(t, s.b, s.rs_b, width, s.k, min(LINE, plan.nv * L * t.real_bytes))  # one panel
         if lead:
             vecs = &own_vecs
             own_vecs = cut_components(lead, L, plan.nv, &lead_tail)

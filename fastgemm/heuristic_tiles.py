@@ -1,0 +1,46 @@
+"""Which register tiles suit a problem's operands, whatever they cost.
+
+Short vectors have a tile of one vector and twelve rows, for outputs that are no wider: six rows leave a quarter of the
+multiply-adds waiting for each other (AVX2 on Zen 4, one thread, 12x8 times 6x16, f32: 784 x 8 x 72 1.12, 100 x 8 x 100
+1.17, 1000 x 8 x 1000 1.13, 572 x 8 x 572 1.17, 300 x 5 x 1000 1.14, A transposed 1024 x 8 x 512 1.4; f64, 12x4 times
+6x8, 1.1 to 1.17).
+"""
+
+from __future__ import annotations
+
+from . import cpu, registry
+from .problem import Problem
+
+# Rows up to which a tile is never too tall for what follows: the ways of an L1.
+WAYS = 8
+LINE, PAGE = 64, 4096
+
+
+def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
+    """Return the tiles to choose from, of `registry.tiles`.
+
+    Examples
+    --------
+    >>> tiles(Problem("f32", 1000, 8, 1000), registry.isa("v3"))
+    ((6, 16), (4, 24), (12, 8))
+    >>> tiles(Problem("f32", 1000, 8, 1024), registry.isa("v3"))
+    ((6, 16), (4, 24))
+    """
+    lanes = registry.lanes(problem.row, tier)
+    return tuple(
+        (mr, nr)
+        for mr, nr in registry.tiles(problem.row, tier)
+        if nr > lanes or (problem.n <= nr and not _too_tall(problem, mr))
+    )
+
+
+def _too_tall(problem: Problem, mr: int) -> bool:
+    row, along = problem.row, problem.layout[0] == "n"
+    # Rows whole pages apart share one set of L1 (1000 x 8 x 1024 0.52, f64 1000 x 4 x 512 0.5; half a page apart 1.15).
+    if along and mr > WAYS and problem.k * row.itemsize % PAGE == 0:
+        return True
+    # Rows from memory are fetched ahead a line in a step, which holds no step of so many rows of eight bytes; and a
+    # column of so many takes lines that one of six does not (f64 25000 x 4 x 200 0.33, 4000 x 4 x 800, of 26 MB, 0.92,
+    # 1000 x 4 x 1000, of 8 MB, 1.17; f32 transposed 4096 x 8 x 4096 0.8).
+    slow = mr * row.itemsize > LINE if along else mr > WAYS
+    return slow and problem.streamed > cpu.caches().l3 // 2
