@@ -273,13 +273,15 @@ def nested_text(tier: Any) -> str:
 def code_hash(registry: Any, texts: dict[str, str]) -> str:
     """Hash what a tuning record depends on.
 
-    That is the rendered kernels; the driver, whose loops give MC, KC and NC their meaning; the heuristic, because
-    a record promises to be faster than its configuration; and the flags that the project asks for.  Which of these a
-    compiler knows, and its version, are left out: the shipped records hold for every build of one source.
+    That is the rendered kernels; the driver, whose loops give MC, KC and NC their meaning; the heuristic with
+    problem.py's rules, because a record promises to be faster than its configuration; and the flags that the project
+    asks for.  Which of these a compiler knows, and its version, are left out: the shipped records hold for every build
+    of one source.
     Lines of comment alone are left out too.
     """
     sources = [*sorted((PACKAGE / "driver").glob("*.p[yx][xd]")), *sorted((PACKAGE / "kernels").glob("*.pxd"))]
-    parts = [path.read_text() for path in (*sources, *sorted(PACKAGE.glob("heuristic*.py")))]
+    sources += [PACKAGE / "problem.py", *sorted(PACKAGE.glob("heuristic*.py"))]
+    parts = [path.read_text() for path in sources]
     parts += [texts[name] for name in sorted(texts)]
     parts += [" ".join([tier.name, *OPTIMISE, *tier.cflags]) for tier in registry.ISAS]
     # A space after the sign: "#define" within Cython's verbatim C is no comment.

@@ -50,6 +50,7 @@ EVEN_BYTES, EVEN_LONG = 32, 1024  # what such rows are whole numbers of, and byt
 EVEN_STEPS, EVEN_PAGED = 128, 2048  # if there are so many, or they are whole numbers of that
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few registers; for so short rows of both
+MOST_OF_PAGE = range(1800, 4096)
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 MASKED_ROWS = 128        # M from which on a B narrower than a vector is not
 MANY_ROWS = 2048         # M from which on it never is
@@ -116,7 +117,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     tier = _narrower(problem, tier)
     best: tuple[float, Config] | None = None
     for mr, nr in heuristic_tiles.tiles(problem, tier):
-        pack = packing(problem, mr, nr, family(problem.row, tier))
+        pack = packing(problem, mr, nr, family(problem.row, tier), nr == registry.lanes(problem.row, tier))
         for split, threads in _teams(problem):
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
             if best is None or cycles < best[0]:
@@ -291,8 +292,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
-def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
-    """Say what to copy: ``none``, ``b`` (into panels) or ``ab``.
+def packing(problem: Problem, mr: int, nr: int, family: str = "gemm", vector: bool = False) -> str:
+    """Say what to copy: ``none``, ``b`` (into panels) or ``ab``.  `vector` says that a panel is one.
 
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
     1024: 82 / 95 / 92; 4096: - / 93 / 90; f64 4096: - / 91 / 89.  So A stays where it is, however long its rows,
@@ -337,7 +338,7 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm") -> str:
         paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
     # Rows of B that leave a part of their only vector empty are read under a mask (AVX2 on Zen 4, one thread, 12x8 by a
     # copy, f32: 50 x 5 x 100 0.93, 100 x 5 x 100 1.01, 200 x 5 x 100 1.05, 1000 x 5 x 100 1.10, 1000 x 7 x 500 1.09).
-    if problem.n < nr and panel <= 32 and problem.m >= MASKED_ROWS:
+    if vector and problem.n < nr and problem.m >= MASKED_ROWS:
         return "b"
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
@@ -468,7 +469,13 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             # 2045: f32 100 x 100 x 100000 1.13, 32 x 100 x 215512 1.14, 128 x 64 x 50000 1.17, 100 x 32 x 100000
             # 1.27, 150 x 150 x 2000 1.14, f64 60 x 60 x 50000 1.28; 64 steps f32 32 x 32 x 300000 1.25; but 16 x 9
             # x 23040 0.83).
-            kc = min(kc, THIN_STEPS if row_b + beside <= THIN_BYTES else TURNED_STEPS)
+            # Rows that fill most of a page take fewer (64 steps times 96, one thread: f32 64 x 400 x 30000 1.06, 64 x
+            # 576 x 28000 1.06, 96 x 576 x 20000 1.17, 32 x 576 x 28000 1.13, 64 x 700 x 20000 1.08, 64 x 900 x 10000
+            # 1.05, 32 x 450 x 30000 0.99, f64 64 x 288 x 28000 1.1, 32 x 400 x 10000 1.1; 64 x 300 x 30000 1.02, 64 x
+            # 147 x 25088 0.98, f64 64 x 200 x 28000 0.98; 64 x 1152 x 14000 0.87, f64 64 x 576 x 10000 0.89; two
+            # threads 1.05 to 1.14).
+            apart = row_b + beside
+            kc = min(kc, THIN_STEPS if apart <= THIN_BYTES or apart in MOST_OF_PAGE else TURNED_STEPS)
     few = problem.m <= FEW_ROWS and pack == "b"
     held = problem.row.real_bytes * problem.row.parts    # by a number of a panel
     narrow = nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and pack == "b"

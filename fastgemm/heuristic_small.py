@@ -150,9 +150,8 @@ def _tiles(problem: Problem, tier: registry.Isa) -> list[tuple[int, int]]:
     # Few steps do not pay for the ends of a tall tile (AVX2 on Zen 4, one thread, 12x8 times 6x16, f32 4000 x 8 x 16
     # 0.94, x 32 0.98, x 64 1.03, x 200 1.04, 5504 x 8 x 4 0.85, 100 x 8 x 100 1.16; f64 4000 x 4 x 32 0.95, 100 x 4 x
     # 100 1.2).
-    wide = registry.tiles(problem.row, tier)[0][1]
-    short = problem.k < TALL_STEPS
-    return [(mr, nr) for mr, nr in heuristic_tiles.tiles(problem, tier) if nr >= wide or not short]
+    vector, short = registry.lanes(problem.row, tier), problem.k < TALL_STEPS
+    return [(mr, nr) for mr, nr in heuristic_tiles.tiles(problem, tier) if nr > vector or not short]
 
 
 def is_narrow(problem: Problem, tier: registry.Isa) -> bool:

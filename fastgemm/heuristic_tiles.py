@@ -35,12 +35,14 @@ def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
 
 
 def _too_tall(problem: Problem, mr: int) -> bool:
-    row, along = problem.row, problem.layout[0] == "n"
+    row, letter = problem.row, problem.layout[0]
+    if row.converts or letter == "g":
+        return False    # they are copied
     # Rows whole pages apart share one set of L1 (1000 x 8 x 1024 0.52, f64 1000 x 4 x 512 0.5; half a page apart 1.15).
-    if along and mr > WAYS and problem.k * row.itemsize % PAGE == 0:
+    if letter == "n" and mr > WAYS and problem.k * row.itemsize % PAGE == 0:
         return True
     # Rows from memory are fetched ahead a line in a step, which holds no step of so many rows of eight bytes; and a
     # column of so many takes lines that one of six does not (f64 25000 x 4 x 200 0.33, 4000 x 4 x 800, of 26 MB, 0.92,
     # 1000 x 4 x 1000, of 8 MB, 1.17; f32 transposed 4096 x 8 x 4096 0.8).
-    slow = mr * row.itemsize > LINE if along else mr > WAYS
+    slow = mr * row.itemsize > LINE if letter == "n" else mr > WAYS
     return slow and problem.streamed > cpu.caches().l3 // 2

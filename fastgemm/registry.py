@@ -181,13 +181,12 @@ ISAS = (
     Isa("v4", 4, 64, 32, ("-march=x86-64-v4", "-mprfchw", "-mprefer-vector-width=512"), _V4),
 )
 
-# Register tiles (real rows, vectors), widest first.  The microkernel needs
+# Register tiles (real rows, vectors), the favourite first.  The microkernel needs
 # rows * vectors accumulators, one register a vector of B and one for the broadcast of A.
 # Zen 5, f32, share of the FMA peak with operands in cache: 6x4 97.5 %, 8x3 94 %, 14x2 96.5 %
 # (28x1: 85-90 %, so no taller tile); v3: 6x2 and 4x3 93-94.5 %, 5x2 88 %.
-# Outputs of a single vector's width are bound by loads: of 196 x 16 x 300 8x1 reaches 69 %, 14x1 78; 12 registers of
-# v3 hold 12x1, no better than 6x1.
-# (The last of v3 is for outputs of one vector: `heuristic_tiles`.)
+# Outputs of a single vector's width are bound by loads: of 196 x 16 x 300 8x1 reaches 69 %, 14x1 78.  The last tile of
+# v3 is for them alone (`heuristic_tiles`; 12x1 on Zen 4 1.1 to 1.17 of 6x1, v3 on Zen 5 no better).
 TILES = {
     "v2": ((6, 2), (4, 3)),
     "v3": ((6, 2), (4, 3), (12, 1)),

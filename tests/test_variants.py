@@ -492,9 +492,12 @@ def test_small_narrow(dt: registry.DType, tier: registry.Isa) -> None:
 @pytest.mark.parametrize(("dt", "tier"), small_tiers())
 def test_small_stacks(dt: registry.DType, tier: registry.Isa, threads: int) -> None:
     """Stacks, shared by threads or not, with steps of every sign and operands that repeat."""
-    mr, nr = registry.tiles(dt, tier)[-1]
-    sizes = [(8, 8, 8), (4, 4, 4), (2, 2, 2), (3, 5, 7), (2 * mr + 1, nr + 1, 5), (2 * mr, nr, 3), (1, 2 * nr, 2)]
-    for (m, n, k), split in itertools.product(sizes, ("batch", "m", "n")):
+    tiles = registry.tiles(dt, tier)
+    sizes = [(8, 8, 8), (4, 4, 4), (2, 2, 2), (3, 5, 7)]
+    cases = [(tile, size) for tile in tiles[-2:] for size in sizes]
+    for mr, nr in tiles[-2:]:
+        cases += [((mr, nr), size) for size in ((2 * mr + 1, nr + 1, 5), (2 * mr, nr, 3), (1, 2 * nr, 2))]
+    for ((mr, nr), (m, n, k)), split in itertools.product(cases, ("batch", "m", "n")):
         config = Config("small", tier.name, mr, nr, split=split, threads=threads)
         a, b = integers((11, m, k), dt.numpy, 1), integers((11, k, n), dt.numpy, 2)
         repeated = np.broadcast_to(b[:1], b.shape)

@@ -293,7 +293,7 @@ cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
     # Panels of one vector have little else to load: there it pays from L3 too (AVX2 on Zen 4, one thread, f32 10000 x 8
     # x 128 1.17, 4000 x 8 x 128 1.12, 2000 x 8 x 800 1.02, 32 of 784 x 8 x 72 1.10, f64 8000 x 4 x 100 1.13; from L2
     # 784 x 8 x 72 1.0).
-    cdef bint narrow = registers == 16 and plan.n * t.part <= t.length
+    cdef bint narrow = registers == 16 and plan.family == FAMILY_GEMM and plan.n * t.part <= t.length
     cdef Py_ssize_t near = cpu.caches().l2 // 2 if narrow else cpu.caches().l3 // 4
     if plan.pack_a or problem.layout[0] != "n" or problem.streamed <= near:
         return 0
@@ -392,8 +392,7 @@ cdef class Plan:
             plan.unit = max(1, DOTS_L1 // gap // t.dot_columns) * t.dot_columns
             plan.sums = (plan.mc * plan.ncv * t.part * t.real_bytes + 63) // 64 * 64
             plan.turned = problem.layout[1] == "n" and plan.n > 1
-            plan.exchanged = (exchanges(problem, tier) and t.dot_bytes == t.ab_bytes and t.dot_sums == NULL
-                              and not t.narrows)
+            plan.exchanged = exchanges(problem, tier)
             if plan.exchanged:
                 _set_far(plan, plan.m, far_bytes(tier))
             rows = plan.ncv if plan.exchanged else plan.mc

@@ -75,7 +75,7 @@ cdef struct plan_t:
     Py_ssize_t units            # of one product, that threads share: rows, vectors, columns / unit, or 1
     Py_ssize_t unit             # columns of a unit of gemv or dots
     Py_ssize_t grain            # units of the smallest piece that is dealt out
-    Py_ssize_t far_row          # bytes of a row of A that come from memory and are fetched ahead, or 0
+    Py_ssize_t far_row          # bytes of a row of A that are fetched ahead, from memory or L3, or 0
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_c                  # C comes from memory
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
