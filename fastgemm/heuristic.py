@@ -117,7 +117,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     tier = _narrower(problem, tier)
     best: tuple[float, Config] | None = None
     for mr, nr in heuristic_tiles.tiles(problem, tier):
-        pack = packing(problem, mr, nr, family(problem.row, tier), nr == registry.lanes(problem.row, tier))
+        pack = packing(problem, tier, mr, nr)
         for split, threads in _teams(problem):
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
             if best is None or cycles < best[0]:
@@ -292,8 +292,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
-def packing(problem: Problem, mr: int, nr: int, family: str = "gemm", vector: bool = False) -> str:
-    """Say what to copy: ``none``, ``b`` (into panels) or ``ab``.  `vector` says that a panel is one.
+def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
+    """Say what to copy: ``none``, ``b`` (into panels) or ``ab``.
 
     Measured on squares (share of the peak, none / b / ab): 512: 97 / 96 / 93; 768: 90 / 94 / 92;
     1024: 82 / 95 / 92; 4096: - / 93 / 90; f64 4096: - / 91 / 89.  So A stays where it is, however long its rows,
@@ -307,7 +307,7 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm", vector: bo
     size = problem.row.itemsize
     row_b, panel = problem.n * size, nr * size
     if problem.row.converts:
-        return "b" if problem.layout[0] == "n" and registry.in_place(family, problem.row) else "ab"
+        return "b" if problem.layout[0] == "n" and registry.in_place(family(problem.row, tier), problem.row) else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
     if 64 <= panel < 128 and _copies_a(problem):
@@ -338,7 +338,7 @@ def packing(problem: Problem, mr: int, nr: int, family: str = "gemm", vector: bo
         paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
     # Rows of B that leave a part of their only vector empty are read under a mask (AVX2 on Zen 4, one thread, 12x8 by a
     # copy, f32: 50 x 5 x 100 0.93, 100 x 5 x 100 1.01, 200 x 5 x 100 1.05, 1000 x 5 x 100 1.10, 1000 x 7 x 500 1.09).
-    if vector and problem.n < nr and problem.m >= MASKED_ROWS:
+    if problem.n < nr == registry.lanes(problem.row, tier) and problem.m >= MASKED_ROWS:
         return "b"
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"

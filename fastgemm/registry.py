@@ -15,7 +15,7 @@ real and with the imaginary part of A), so a tile of 6 real rows has 3 complex o
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 
 class DType(NamedTuple):
@@ -277,7 +277,13 @@ BYTES = next(row.names for row in DTYPES if row.name == "i8_i32")
 PACKS = ("none", "b", "ab")
 SPLITS = ("m", "n", "batch", "k")
 
-_Row = TypeVar("_Row", Isa, Family, Epilogue)
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_Named)
 
 
 def dtype(name: str) -> DType:
@@ -297,7 +303,8 @@ def product_row(a: str, b: str, c: str) -> DType | None:
     return None
 
 
-def _named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
+def named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
+    """Return the row of a table by its name; `one` and `several` say what it is where there is none."""
     for row in rows:
         if row.name == name:
             return row
@@ -306,17 +313,17 @@ def _named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
 
 def isa(name: str) -> Isa:
     """Return the row of an ISA tier."""
-    return _named(ISAS, name, "ISA tier", "tiers")
+    return named(ISAS, name, "ISA tier", "tiers")
 
 
 def family(name: str) -> Family:
     """Return the row of a kernel family."""
-    return _named(FAMILIES, name, "kernel family", "families")
+    return named(FAMILIES, name, "kernel family", "families")
 
 
 def epilogue(name: str) -> Epilogue:
     """Return the row of an activation."""
-    return _named(EPILOGUES, name, "activation", "activations")
+    return named(EPILOGUES, name, "activation", "activations")
 
 
 def bytes_of(name: str) -> int:

@@ -1,12 +1,13 @@
 """The table of what chains do to whole rows: operations, the types they read and write, and their places.
 
-Like `registry` it uses the standard library only: the build loads it by path, and kernels/rows.pyx.tp is rendered
-from it.
+The build loads it by path, as it does `registry`, and renders kernels/rows.pyx.tp from it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from . import registry
 
 
 class RowOp(NamedTuple):
@@ -42,11 +43,7 @@ ROW_OPS = (
 
 def row_op(name: str) -> RowOp:
     """Return the row of an operation on rows."""
-    for op in ROW_OPS:
-        if op.name == name:
-            return op
-    known = ", ".join(op.name for op in ROW_OPS)
-    raise ValueError(f"unknown operation on rows {name!r}; known operations: {known}")
+    return registry.named(ROW_OPS, name, "operation on rows", "operations")
 
 
 def row_index(op: RowOp, x: str, y: str) -> int:

@@ -15,8 +15,8 @@ import fastgemm
 PACKAGE = Path(fastgemm.__file__).parent
 # Lowest first.  Those on one line do not know of each other.
 LAYERS = (
-    ("registry", "row_operations", "version", "_outputs"),
-    ("cpu",),
+    ("registry", "version", "_outputs"),
+    ("cpu", "row_operations"),
     ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
     ("heuristic_tiles",),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),

@@ -161,6 +161,12 @@ def test_few_rows_with_few_registers() -> None:
     for m, family in [(4096, "gemm"), (500, "dots")]:
         problem = Problem("f32", m, 12, 4096, layout="nt")
         assert heuristic.config(problem, registry.isa("v3")).family == family, problem
+    # Outputs of one vector have a tall tile, but for rows of A whole pages apart; few steps leave the choice to all.
+    for k, high in ((1000, 12), (1024, 6)):
+        assert heuristic.config(Problem("f32", 1000, 8, k), registry.isa("v3")).mr == high
+    for shape, tile in (((14, 32, 16, 1000), (8, 48)), ((800, 16, 32), (14, 32))):
+        found = heuristic.config(Problem("f32", *shape), registry.isa("v4"))
+        assert (found.family, found.mr, found.nr) == ("small", *tile), found
     # Few columns are the transposed output's rows; one row of each product of a stack.
     for tier in ("v3", "v4"):
         found = heuristic.config(Problem("f32", 1000, 4, 256), registry.isa(tier))

@@ -102,7 +102,7 @@ cdef void macrokernel(
         own.narrow = False
     if not b_packed:
         live = (panel_start(vecs, panels) - 1) * L + tail
-        lead = lead_of(t, b, call.rs_b, live, kc, min(LINE, plan.nv * L * size))  # which a panel must hold
+        lead = lead_of(t, b, call.rs_b, live, kc, plan.nv)
         if lead:
             # A panel of its own, and the panels of what is behind it.
             behind = cut_components(live - lead, L, plan.nv, &tail)

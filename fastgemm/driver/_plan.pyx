@@ -271,13 +271,6 @@ _SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 
-cdef void _set_far(plan_t* plan, Py_ssize_t columns, Py_ssize_t limit) noexcept:
-    # Whether the operand of so many columns is in memory: one, a stack's.
-    cdef Py_ssize_t size = plan.k * columns * plan.kernels.part * plan.kernels.ab_bytes
-    plan.far[0] = size >= limit
-    plan.far[1] = plan.batch * size >= limit
-
-
 cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
     # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
     # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
@@ -355,8 +348,11 @@ cdef class Plan:
         plan.kernels = t
         cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
-        # Of the whole B, also where threads share k (a thread's part of it alone, 1 x 800 x 8000, two threads: 0.5).
-        _set_far(plan, plan.n, far_bytes(tier))
+        plan.exchanged = plan.family == FAMILY_DOTS and exchanges(problem, tier)
+        # All of B, also where threads share k (a thread's part of it alone, 1 x 800 x 8000, two threads: 0.6); of
+        # exchanged operands A.
+        cdef Py_ssize_t matrix = plan.k * (plan.m if plan.exchanged else plan.n) * t.part * t.ab_bytes
+        plan.far[0], plan.far[1] = matrix >= far_bytes(tier), plan.batch * matrix >= far_bytes(tier)
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
@@ -392,9 +388,6 @@ cdef class Plan:
             plan.unit = max(1, DOTS_L1 // gap // t.dot_columns) * t.dot_columns
             plan.sums = (plan.mc * plan.ncv * t.part * t.real_bytes + 63) // 64 * 64
             plan.turned = problem.layout[1] == "n" and plan.n > 1
-            plan.exchanged = exchanges(problem, tier)
-            if plan.exchanged:
-                _set_far(plan, plan.m, far_bytes(tier))
             rows = plan.ncv if plan.exchanged else plan.mc
             plan.a_bytes, plan.b_bytes = plan.sums + rows * gap + dot_sums_bytes(plan), plan.unit * gap
             if plan.turned:

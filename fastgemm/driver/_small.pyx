@@ -10,7 +10,7 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
 from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, LEAD_BYTES, LINE, call_t, cut, cut_components, grid_t, lead_of, plan_t,
+    FAR_ROW_BYTES, LEAD_BYTES, call_t, cut, cut_components, grid_t, lead_of, plan_t,
 )
 
 cdef enum:
@@ -376,7 +376,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
         return
     if not t.converts and (items == 1 or s.step_b % LEAD_BYTES == 0):
         width = (vec1 - vec0 - 1) * L + tail
-        lead = lead_of(t, s.b, s.rs_b, width, s.k, min(LINE, plan.nv * L * t.real_bytes))  # one panel
+        lead = lead_of(t, s.b, s.rs_b, width, s.k, plan.nv)
         if lead:
             vecs = &own_vecs
             own_vecs = cut_components(lead, L, plan.nv, &lead_tail)

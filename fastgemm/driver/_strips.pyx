@@ -45,7 +45,7 @@ cdef void strips(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssi
             b_sums = <const unsigned int*>(sums + rows * gap * size)
             rows += 1
     if G == 1 and not t.converts:
-        lead = lead_of(t, call.b + first * size, call.rs_b, end - first, plan.k, L * size)
+        lead = lead_of(t, call.b + first * size, call.rs_b, end - first, plan.k, 1)
     units = ceil_div(end - first - lead, G * L)
     count = ceil_div(units * G, plan.ncv)
     for i in range(-1 if lead else 0, count):

@@ -145,11 +145,11 @@ cdef inline grid_t cut_components(Py_ssize_t width, Py_ssize_t length, Py_ssize_
 
 
 cdef inline Py_ssize_t lead_of(const kernels_t* t, const char* b, Py_ssize_t rs_b, Py_ssize_t width, Py_ssize_t k,
-                               Py_ssize_t line) noexcept nogil:
-    # Components in front of the first whole line (LINE for panels of two vectors and more, for what reads vector by
-    # vector one of those) of every row of a B that is read in place, or the first whole vector; 0 where its rows do not
-    # begin alike.
-    cdef Py_ssize_t size = t.real_bytes, length = t.length * size, begin = line if rs_b * size % line == 0 else length
+                               Py_ssize_t vectors) noexcept nogil:
+    # Components in front of the first whole line of every row of a B that is read in place, or of the first whole
+    # vector, where rows do not begin alike in a line, or are read so few vectors at a time; 0 where not alike at all.
+    cdef Py_ssize_t size = t.real_bytes, length = t.length * size, line = min(LINE, vectors * length)
+    cdef Py_ssize_t begin = line if rs_b * size % line == 0 else length
     cdef Py_ssize_t before = -<Py_ssize_t>b & (begin - 1)
     if before == 0 or length != LEAD_BYTES or width < LEAD_VECTORS * t.length:
         return 0
