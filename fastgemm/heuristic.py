@@ -46,13 +46,10 @@ SLOW_ROWS = 128          # of registers from which it is not beside panels of le
 PAGED_ROWS = ((8, 12), (4, 20), (1, 32))
 EVEN_ROWS, UNEVEN_ROWS = 160, (32, 64, FEW_ROWS)
 SHORT_B = 256            # bytes of a row of B below which it has too few panels
-EVEN_BYTES, EVEN_LONG = 32, 1024  # what such rows are whole numbers of, and bytes from which on they are aligned
-EVEN_STEPS, EVEN_PAGED = 128, 2048  # if there are so many, or they are whole numbers of that
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few registers; for so short rows of both
 MOST_OF_PAGE = range(1800, 4096)
 DEEPEST = 4096           # steps of k of their columns where those lie along k
-MASKED_ROWS = 128        # M from which on a B narrower than a vector is not
 MANY_ROWS = 2048         # M from which on it never is
 PASSING_ROWS = 1000      # and from which on it is not where B is more than a quarter of L2
 # What an A by columns must have to be copied (`_copies_a`): steps of k, columns of C, bytes of C, and bytes of a row of
@@ -264,6 +261,7 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     # 0.89, 16 x 2560 x 2560 0.77).
     lines = 2 if 64 < nr * dt.itemsize < 128 else 1
     dense = (row_b <= DENSE_ROW and row_b % 64 == 0 and lines == 1) or problem.k * row_b <= cpu.caches().l1d
+    dense = dense or problem.n <= nr
     stream = lines * STREAM_B if pack == "none" and not dense else 0.0
     # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.  (From L3 the
     # tile with the fewest passes wins, times 6x64: 10 x 2048 x 512 1.15, 10 x 4096 x 1000 1.19, 22 x 3072 x 1024 1.07,
@@ -334,6 +332,8 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
+    if heuristic_small.masked(problem, tier, nr):
+        return "b"
     paged = row_b % 4096 == 0
     if 64 <= panel < 128:
         return "b" if problem.m * problem.row.parts >= _copied_from(problem) and problem.n > nr else "none"
@@ -341,10 +341,6 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
         paged = paged and problem.m * problem.row.parts >= SLOW_ROWS
     else:
         paged = paged and problem.k >= PAGED_K and problem.m * row_b >= PAGED_BYTES
-    # Rows of B that leave a part of their only vector empty are read under a mask (AVX2 on Zen 4, one thread, 12x8 by a
-    # copy, f32: 50 x 5 x 100 0.93, 100 x 5 x 100 1.01, 200 x 5 x 100 1.05, 1000 x 5 x 100 1.10, 1000 x 7 x 500 1.09).
-    if problem.n < nr == registry.lanes(problem.row, tier) and problem.m >= MASKED_ROWS:
-        return "b"
     if (problem.m <= FEW_ROWS and not paged) or problem.n <= nr:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
@@ -364,7 +360,7 @@ def _copies_a(problem: Problem) -> bool:
     row_a = problem.m * problem.row.itemsize
     return (
         problem.layout[0] == "t"
-        and problem.k >= COPIED_STEPS
+        and (problem.k >= COPIED_STEPS or heuristic_tiles.collides(problem))
         and problem.n >= COPIED_COLUMNS
         and row_a * problem.n >= COPIED_C
         and row_a >= COPIED_ROW[problem.row.parts]
@@ -393,10 +389,11 @@ def _copied_from(problem: Problem) -> float:
         return next(rows for pages, rows in PAGED_ROWS if row_b % (pages << 12) == 0)
     if problem.layout[0] == "t" and problem.k * (problem.m + problem.n) * problem.row.itemsize <= cpu.caches().l3 // 4:
         return heuristic_small.COLUMN_ROWS
+    if problem.layout[0] == "n" and heuristic_small.spread(problem):
+        return heuristic_small.SPREAD_ROWS
     if problem.layout[0] == "t" or row_b < SHORT_B:
         return inf if _fits_l2(problem) else FEW_ROWS + 1
-    aligned = problem.k >= EVEN_STEPS or row_b % EVEN_PAGED == 0    # as `lead_of` says; 64 x 1000000 x 64 in place 0.77
-    if row_b % EVEN_BYTES == 0 and row_b >= EVEN_LONG and aligned:
+    if heuristic_tiles.even(problem):  # 64 x 1000000 x 64 in place 0.77
         return EVEN_ROWS if bytes_b > l2 // 4 else inf
     large, middling, small = UNEVEN_ROWS
     return large if bytes_b > l2 else middling if bytes_b > l2 // 4 else small if bytes_b > l2 * 3 // 32 else inf

@@ -96,10 +96,29 @@ STEPS = 128
 # 64 x 500 1.03, 400 x 400 x 150 1.04; f64 1.02 to 1.05, int32 1.02 to 1.06, c64 1.02; but where gemm's are better off
 # with a copy of B 300 x 300 x 300 0.98, 400 x 300 x 300 0.95, 3136 x 128 x 256 0.92).
 MORE_STEPS, MORE_ROWS = 512, (256, 1000)
+# But not so many rows by a B whose rows begin unlike in a line, where panels of two lines a row leave L1 (gemm's copy
+# of B times these; the lower figure of two as the core's other thread rests or computes: f32 128 x 303 x 400 1.04, 200
+# x 301 x 190 0.98 1.08, 200 x 301 x 300 1.10, 255^3 1.16, 1000 x 44 x 200 1.14, 1000 x 40 x 400 1.14, 100 x 40 x 300
+# 1.06; f64 200 x 151 x 190 1.0 1.11, 200 x 151 x 300 1.06 1.15; but 64 x 303 x 400 1.0, 50 x 40 x 500 0.93, 1000 x 24 x
+# 400 0.95, and beside rows of whole lines 200 x 304 x 400 0.98 to 1.0, of half ones that the driver aligns 250 x 264 x
+# 300 0.98, 250 x 280 x 240 0.97, 200 x 168 x 400 1.0, and shorter ones 250 x 248 x 300 1.17, 300 x 152 x 300 1.14).
+SPREAD_ROWS, SPREAD_L1 = 128, 3 / 4
+# Nor by a B of one panel that leaves a part of its last vector empty, and is read under a mask: copied, times in place
+# (f32 50 x 5 x 100 0.93, 100 x 5 x 100 1.01, 200 x 5 x 100 1.05, 1000 x 7 x 500 1.09, 1000 x 12 x 100 1.06, 200 x 14 x
+# 600 1.09, 200 x 18 x 300 1.06, 200 x 20 x 1000 1.07, 1000 x 18 x 600 1.11, tn 1000 x 12 x 300 1.18, 500 x 22 x 500
+# 1.09; f64 300 x 11 x 300 1.05, c64 1.09; few steps, 500 x 12 x 64 1.0, x 32 0.91, 128 x 12 x 100 0.97; whole vectors,
+# 200 x 24 x 1000 0.96).
+MASKED_ROWS, MASKED_STEPS = 128, 64
 # But not so many rows of an A by columns, whose lines, shared with the next rows, must stay in L1 beside a panel of B
 # (gemm's copy of B and its blocks of k, times these: f32 250^3 1.12, 256^3 1.10, 400 x 100 x 300 1.18, 1000 x 128 x 500
 # 1.25, 150 x 100 x 300 1.01, two threads 400 x 100 x 300 1.17; f64 1.18, 1.22, 1.32, 1.00, 0.99).
 COLUMN_ROWS = 96
+# And fewer where its columns share sets of L1 (`heuristic_tiles.collides`), beside so long rows of B (gemm's copy of B,
+# and of A where C has a MiB, times these: f32 768 x 768 x 48, 64, 96, 128 1.08 1.22 1.28 1.20, 512 x 512 x 64 1.13, 256
+# x 512 x 64 and 120 1.06 1.14, 256 x 256 x 100 1.16; f64 384 x 384 x 100 1.44, 512 x 128 x 100 1.26, 256 x 256 x 64
+# 1.12, 128 x 256 x 100 1.12; but f32 512 x 128 x 100 1.03, 768 x 100 x 100 0.98; other columns 400 x 400 x 100 0.98,
+# 384 x 300 x 64 0.9).
+COLLIDING_ROW = 1024
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
 TURNED_ROWS = 128
@@ -276,9 +295,28 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
     steps = STEPS
     by_columns = problem.layout[0] == "t" and problem.m >= COLUMN_ROWS
-    if tier.registers == 16 and problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns:
+    more = problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns and not spread(problem)
+    if tier.registers == 16 and by_columns and row_b >= COLLIDING_ROW and heuristic_tiles.collides(problem):
+        return False
+    if problem.k > MASKED_STEPS and any(masked(problem, tier, nr) for _, nr in registry.tiles(problem.row, tier)):
+        return False
+    if tier.registers == 16 and more:
         steps = MORE_STEPS
     return problem.k <= BRIEF or (problem.k <= steps and several)
+
+
+def spread(problem: Problem) -> bool:
+    """Whether B's rows, read in place, take two lines a step of a panel of one, too many for L1, by many rows."""
+    row_b = problem.n * problem.row.itemsize
+    lines = problem.k * min(row_b, 128)
+    unlike = row_b % 64 > 0 and row_b > 96 and not heuristic_tiles.even(problem)
+    return unlike and problem.m >= SPREAD_ROWS and lines > SPREAD_L1 * cpu.caches().l1d
+
+
+def masked(problem: Problem, tier: registry.Isa, nr: int) -> bool:
+    """Whether many rows read a B of one panel under a mask, vectors being short."""
+    part = problem.n <= nr and problem.n % registry.lanes(problem.row, tier) > 0
+    return part and problem.m >= MASKED_ROWS and nr * problem.row.itemsize < 128
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:

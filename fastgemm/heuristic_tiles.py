@@ -1,4 +1,4 @@
-"""Which register tiles suit a problem's operands, whatever they cost.
+"""What an operand's strides mean for its lines in L1, and which register tiles suit them, whatever they cost.
 
 Short vectors have a tile of one vector and twelve rows, for outputs that are no wider: six rows leave a quarter of the
 multiply-adds waiting for each other (AVX2 on Zen 4, one thread, 12x8 times 6x16, f32: 784 x 8 x 72 1.12, 100 x 8 x 100
@@ -8,12 +8,18 @@ multiply-adds waiting for each other (AVX2 on Zen 4, one thread, 12x8 times 6x16
 
 from __future__ import annotations
 
+from math import gcd
+
 from . import cpu, registry
 from .problem import Problem
 
 # Rows up to which a tile is never too tall for what follows: the ways of an L1.
 WAYS = 8
 LINE, PAGE = 64, 4096
+# What rows that begin alike in a line are whole numbers of, and bytes from which on the driver aligns them, if there
+# are so many or they are whole numbers of that.
+EVEN_BYTES, EVEN_LONG = 32, 1024
+EVEN_STEPS, EVEN_PAGED = 128, 2048
 
 
 def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
@@ -46,3 +52,25 @@ def _too_tall(problem: Problem, mr: int) -> bool:
     # 1000 x 4 x 1000, of 8 MB, 1.17; f32 transposed 4096 x 8 x 4096 0.8).
     slow = mr * row.itemsize > LINE if letter == "n" else mr > WAYS
     return slow and problem.streamed > cpu.caches().l3 // 2
+
+
+def collides(problem: Problem) -> bool:
+    """Whether an A by columns has more of them than L1 has room for where they begin: a power of two apart, or nearly.
+
+    Examples
+    --------
+    >>> collides(Problem("f32", 768, 768, 100, layout="tn")), collides(Problem("f32", 800, 768, 100, layout="tn"))
+    (True, False)
+    """
+    # An L1 has a page in each way.
+    row_a, ways, sets = problem.m * problem.row.itemsize, cpu.caches().l1d // PAGE, PAGE // LINE
+    if problem.layout[0] != "t" or row_a % LINE:
+        return False
+    return problem.k > ways * sets // gcd(row_a // LINE, sets)
+
+
+def even(problem: Problem) -> bool:
+    """Whether B's rows, read in place, begin alike in a line, and are aligned by the driver, as its `lead_of` says."""
+    row_b = problem.n * problem.row.itemsize
+    enough = problem.k >= EVEN_STEPS or row_b % EVEN_PAGED == 0
+    return row_b % EVEN_BYTES == 0 and row_b >= EVEN_LONG and enough

@@ -19,7 +19,7 @@ from conftest import Child
 from oracle import integers
 
 import fastgemm
-from fastgemm import cpu, database, dispatch, heuristic, kernels, registry
+from fastgemm import cpu, database, dispatch, heuristic, heuristic_tiles, kernels, registry
 from fastgemm.problem import Config, Problem, Record
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -115,13 +115,17 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
         ("f32", 31, 2048, 1200, v3, "none"), ("f32", 12, 8192, 1200, v3, "b"), ("i32", 31, 2048, 2048, v3, "none"),
         ("i32", 32, 2048, 2048, v3, "b"), ("f32", 128, 2048, 512, v2, "b"), ("f32", 127, 2048, 600, v2, "none"),
         ("f32", 64, 2048, 256, v4, "none"), ("f32", 33, 3001, 3001, v3, "b"), ("f32", 31, 3001, 3001, v3, "none"),
-        ("f32", 64, 301, 700, v3, "b"), ("f32", 63, 301, 700, v3, "none"), ("f32", 200, 100, 600, v3, "b"),
-        ("f32", 199, 100, 600, v3, "none"), ("f32", 400, 30, 600, v3, "none"), ("f32", 160, 1000, 1000, v3, "b"),
+        ("f32", 64, 301, 700, v3, "b"), ("f32", 63, 301, 700, v3, "none"), ("f32", 128, 100, 600, v3, "b"),
+        ("f32", 127, 100, 600, v3, "none"), ("f32", 400, 32, 600, v3, "none"), ("f32", 160, 1000, 1000, v3, "b"),
+        ("f32", 128, 30, 600, v3, "b"), ("f32", 127, 30, 600, v3, "none"), ("f32", 128, 20, 65, v3, "b"),
+        ("f32", 127, 20, 600, v3, "none"), ("f64", 500, 9, 65, v3, "b"), ("f32", 200, 301, 300, v3, "b"),
         ("f32", 159, 1000, 1000, v3, "none"), ("f32", 33, 3001, 3001, v2, "none"), ("f32", 33, 3001, 3001, v4, "none"),
     ]  # fmt: skip
     for name, m, n, k, tier, pack in taken:
         config = heuristic.config(Problem(name, m, n, k), tier)
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
+    for m, pack in [(200, "b"), (199, "none")]:
+        assert heuristic.config(Problem("f32", m, 201, 150, batch=100), v3).pack == pack
     for pages, rows in heuristic.PAGED_ROWS:
         for m, pack in [(rows, "b"), (rows - 1, "none")]:
             assert heuristic.config(Problem("f32", m, pages * 1024, 1200), v3).pack == pack, (pages, m)
@@ -136,9 +140,9 @@ def test_the_rules_know_which_rows_the_driver_aligns() -> None:
     """What `lead_of` asks of a B that is read in place, in the rule that weighs that against a copy."""
     text = (Path(heuristic.__file__).parent / "driver" / "structs.pxd").read_text(encoding="utf-8")
     lead = {name: int(value) for name, value in re.findall(r"^    LEAD_(\w+) = (\d+)$", text, re.MULTILINE)}
-    assert lead["BYTES"] == heuristic.EVEN_BYTES
-    assert lead["BYTES"] * lead["VECTORS"] == heuristic.EVEN_LONG
-    assert (lead["STEPS"], lead["PAGED"]) == (heuristic.EVEN_STEPS, heuristic.EVEN_PAGED)
+    assert lead["BYTES"] == heuristic_tiles.EVEN_BYTES
+    assert lead["BYTES"] * lead["VECTORS"] == heuristic_tiles.EVEN_LONG
+    assert (lead["STEPS"], lead["PAGED"]) == (heuristic_tiles.EVEN_STEPS, heuristic_tiles.EVEN_PAGED)
 
 
 @pytest.mark.usefixtures("usual_caches")
@@ -167,6 +171,15 @@ def test_few_rows_with_few_registers() -> None:
     for shape, tile in (((14, 32, 16, 1000), (8, 48)), ((800, 16, 32), (14, 32))):
         found = heuristic.config(Problem("f32", *shape), registry.isa("v4"))
         assert (found.family, found.mr, found.nr) == ("small", *tile), found
+    # Whole lines of B, or few steps under a mask, stay in place; columns of A that share sets of L1 are copied or cut.
+    for shape, layout, family, pack in [
+        ((256, 256, 256), "nn", "small", "none"), ((128, 20, 64), "nn", "small", "none"),
+        ((127, 255, 255), "nn", "small", "none"), ((400, 400, 100), "tn", "small", "none"),
+        ((256, 256, 100), "tn", "gemm", "b"), ((256, 255, 100), "tn", "small", "none"),
+        ((768, 768, 64), "tn", "gemm", "ab"), ((768, 768, 32), "tn", "small", "none"),
+    ]:  # fmt: skip
+        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v3"))
+        assert (found.family, found.pack) == (family, pack), (shape, layout, found)
     # Few columns are the transposed output's rows; one row of each product of a stack.
     for tier in ("v3", "v4"):
         found = heuristic.config(Problem("f32", 1000, 4, 256), registry.isa(tier))
