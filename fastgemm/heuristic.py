@@ -38,6 +38,7 @@ DEEP = 1024              # steps of k that a thread must have where threads shar
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
+SEVERAL = 8              # of B's narrow panels, copied at a time for so few rows
 # Of C, and steps of k, from which it is not where its rows are whole pages apart.
 PAGED_BYTES, PAGED_K = 2 << 20, 1024
 SLOW_ROWS = 128          # of registers from which it is not beside panels of less than a line, where it is paged
@@ -45,6 +46,7 @@ SLOW_ROWS = 128          # of registers from which it is not beside panels of le
 # pages apart, where they begin alike in a line, and where they do not, by whether B is above L2, a quarter, or less.
 PAGED_ROWS = ((8, 12), (4, 20), (1, 32))
 EVEN_ROWS, UNEVEN_ROWS = 160, (32, 64, FEW_ROWS)
+STACKED_ROWS, STACKED_B = 96, 384  # of stacks, beside rows of B of so many bytes that begin alike in half a line
 SHORT_B = 256            # bytes of a row of B below which it has too few panels
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few registers; for so short rows of both
@@ -379,6 +381,10 @@ def _copied_from(problem: Problem) -> float:
     # that do not              1001 x 1001 0.87 1.04 1.10 1.21 1.28 1.28, 286 x 286 - - 1.01 1.07 1.09 1.12,
     #                          100 x 300 - - 0.89 0.97 1.03 1.04
     # f64 100 x 512 x 128 1.19; i32 64 x 512 x 512 1.06, 200 x 600 x 600 1.08, 200 x 601 x 601 1.16; c64 1.0 to 1.27.
+    # of stacks that leave caches, begun 16 bytes into a line and at a line: 128 x 128 x 64 (96) 1.16 1.03, 384 x 384 x
+    #                          64 (12) 1.17 1.12, 64 x 256 x 64 1.11 0.95, 100 x 200 x 200 1.10 0.95, 128 x 96 x 200
+    #                          1.06 0.99, 256 x 256 x 256 1.06 1.03, 128 x 64 x 128 1.04 0.93, rows unlike 200 x 300 x
+    #                          50 0.96; f64 1.05 to 1.2 and 1.0 to 1.13
     # Not of short rows, nor beside an A by columns from memory (32 x 32 x 1000000 0.77, 60 x 35 x 25024 0.88; 100 x 100
     # x 1000000 tn 0.76, 32 x 100 x 215512 tn 0.76; but 96 x 64 x 25024 1.2); from L3 (f32, two threads, f64) 2000 x 64
     # x 1000 tn 1.21 1.18 1.0, 300 x 128 x 1000 1.2 1.02 1.01, 100 x 64 x 5000 1.04 1.1 1.15, 500 x 64 x 1000 0.98 1.11
@@ -393,6 +399,8 @@ def _copied_from(problem: Problem) -> float:
         return heuristic_small.SPREAD_ROWS
     if problem.layout[0] == "t" or row_b < SHORT_B:
         return inf if _fits_l2(problem) else FEW_ROWS + 1
+    if problem.batch > 1 and row_b % heuristic_tiles.EVEN_BYTES == 0 and row_b >= STACKED_B:
+        return STACKED_ROWS
     if heuristic_tiles.even(problem):  # 64 x 1000000 x 64 in place 0.77
         return EVEN_ROWS if bytes_b > l2 // 4 else inf
     large, middling, small = UNEVEN_ROWS
@@ -509,6 +517,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 2048 0.7).
         halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
         nc = (4 if halves and problem.m <= 64 else 2) * nr
+        if nr * held < 128:
+            # Narrow panels of few steps, more of them at a time (AVX2 on Zen 4, eight times two: nt 100 x 200 x 200
+            # 1.02, 150 x 150 x 400 1.02, 100 x 500 x 64 1.02, 200 x 400 x 100 1.02, 100 x 100 x 1000 1.02, 48 x 768 x
+            # 768, of more than a quarter of L2, 0.99; stacks 96 x 96 x 96 1.02, 197 x 197 x 64 nt 1.04).
+            nc = max(nc, min(SEVERAL * nr, (l2 >> 2) // (kc * problem.row.itemsize) // nr * nr))
     else:
         nc = max(nr, 4 * l2 // (kc * size) // nr * nr)
         if pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:

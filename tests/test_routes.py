@@ -124,8 +124,11 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
     for name, m, n, k, tier, pack in taken:
         config = heuristic.config(Problem(name, m, n, k), tier)
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
-    for m, pack in [(200, "b"), (199, "none")]:
-        assert heuristic.config(Problem("f32", m, 201, 150, batch=100), v3).pack == pack
+    for m, n, batch, pack in [
+        (200, 201, 100, "b"), (199, 201, 100, "none"), (96, 200, 100, "b"), (95, 200, 100, "none"),
+        (199, 88, 200, "none"), (96, 200, 1, "none"),
+    ]:  # fmt: skip
+        assert heuristic.config(Problem("f32", m, n, 150, batch=batch), v3).pack == pack, (m, n, batch)
     for pages, rows in heuristic.PAGED_ROWS:
         for m, pack in [(rows, "b"), (rows - 1, "none")]:
             assert heuristic.config(Problem("f32", m, pages * 1024, 1200), v3).pack == pack, (pages, m)
