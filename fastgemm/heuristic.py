@@ -517,11 +517,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 2048 0.7).
         halves = family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
         nc = (4 if halves and problem.m <= 64 else 2) * nr
-        if nr * held < 128:
-            # Narrow panels of few steps, more of them at a time (AVX2 on Zen 4, eight times two: nt 100 x 200 x 200
-            # 1.02, 150 x 150 x 400 1.02, 100 x 500 x 64 1.02, 200 x 400 x 100 1.02, 100 x 100 x 1000 1.02, 48 x 768 x
-            # 768, of more than a quarter of L2, 0.99; stacks 96 x 96 x 96 1.02, 197 x 197 x 64 nt 1.04).
-            nc = max(nc, min(SEVERAL * nr, (l2 >> 2) // (kc * problem.row.itemsize) // nr * nr))
+        if nr * held < 128 and SEVERAL * nr * held * kc <= l2 >> 2:
+            # Narrow panels of few steps (AVX2 on Zen 4, eight times two: nt 100 x 200 x 200 1.02, 150 x 150 x 400 1.02,
+            # 100 x 500 x 64 1.02, 200 x 400 x 100 1.02, stacks 96 x 96 x 96 1.02, 197 x 197 x 64 nt 1.04; where fewer
+            # than eight fit, 48 x 768 x 768 0.99, 128 x 3072 x 768 0.97).
+            nc = SEVERAL * nr
     else:
         nc = max(nr, 4 * l2 // (kc * size) // nr * nr)
         if pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from . import cpu, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_SMALL_K, Config, Problem, far_bytes, nearly_far
+from .problem import MAX_SMALL_K, Config, Problem, far_bytes, nearly_far, written_past
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 TALL_STEPS = 48  # of k from which a tile of one vector and more than eight rows pays
@@ -122,6 +122,12 @@ COLLIDING_ROW = 1024
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
 TURNED_ROWS = 128
+# With 16 registers, for any number of them up to so many steps, operands and C being at most half of L3 (AVX2 on Zen 4,
+# one thread, times gemm's, which copies in blocks: f32 64 x 300 by 3, 5, 8, 16, 24 steps 1.76 1.59 1.43 1.20 1.13, 4 x
+# 1500 tt by 2, 8, 16, 32, 48, 64 1.74 1.46 1.25 1.08 1.02 1.02, 50 of 100 x 100 by 3, 16, 32 1.98 1.22 1.06, 500 x 1024
+# x 32 1.09, 64 x 1024 x 16 1.34; f64 64 x 300 x 8 1.41, x 32 1.08, c64 1.35 1.06, i32 64 x 500 x 16 1.14, 5 x 300 x 6
+# 2.25; C in memory 3000 x 2000 x 16 0.78, 219 x 240 x 16, 234 of them, 0.73).
+TURNED_STEPS = 48
 # And with any B: 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41, int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4
 # from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
@@ -288,6 +294,10 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
     near = problem.streamed <= caches.l3 // (4 if problem.batch > 1 else 2)
+    if written_past(problem, tier):
+        return True
+    if tier.registers == 16 and problem.layout[1] == "t" and problem.k <= TURNED_STEPS:
+        return problem.streamed <= caches.l3 // 2
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
     if row_b % 4096 == 0 or not near:
@@ -323,10 +333,11 @@ def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     if problem.threads == 1 or problem.flops < TEAM_FLOPS:
         return "n", 1
     if problem.layout[1] != "n":
-        # Each thread copies the B of its own products, or a small one for itself.
+        # Each thread copies the B of its own products, or a small one for itself, or what it reads of it.
         if problem.batch == 1 and problem.m >= 4 * problem.threads:
             return "m", problem.threads
-        return "batch", min(problem.threads, problem.batch)
+        if problem.batch > 1 or problem.row.converts:
+            return "batch", min(problem.threads, problem.batch)
     vectors = -(-problem.n // registry.lanes(problem.row, tier))
     if problem.m <= FEW_ROWS and problem.batch < problem.threads <= vectors // 2:
         # Shares of rows would read all of B each (two threads: 8 x 800 x 800 1.68, 8 x 512 x 512 1.4, f64 1.2 and 1.6).

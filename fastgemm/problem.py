@@ -19,6 +19,8 @@ MAX_WORKSPACE = 32 << 20
 MAX_PARTIAL = 1 << 20
 MAX_SMALL_K = 1024
 MAX_TURNED = 32 << 10
+# Steps of k, and of L3, as `written_past` asks.
+PAST_STEPS, PAST_L3 = 10, 5 / 8
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
@@ -161,6 +163,19 @@ def nearly_far(size: int, tier: registry.Isa) -> bool:
     rows 2.6, of 10 MB 1.05 to 1.2, by 4 rows 0.9 to 1.0.)
     """
     return tier.registers == 16 and 3 * size > 2 * far_bytes(tier)
+
+
+def written_past(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether the small family writes C past the caches: few steps into more than they hold.
+
+    Only with short vectors, where it was measured (`driver/past_caches.pxd`).
+    """
+    row = problem.row
+    size = problem.batch * problem.m * problem.n * row.itemsize
+    several = problem.n > max(nr for _, nr in registry.tiles(row, tier))
+    plain = several and not row.converts and registry.accumulators(row, tier) == row.parts
+    few = problem.k * row.parts <= PAST_STEPS
+    return tier.registers == 16 and plain and few and size > PAST_L3 * cpu.caches().l3
 
 
 def exchanges(problem: Problem, tier: registry.Isa) -> bool:
@@ -381,10 +396,11 @@ class Config:
             if self.pack == "none" and problem.layout[1] != "n" and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
             vectors = -(-problem.n // registry.lanes(dt, tier))
-            if self.pack == "b" and vectors * tier.vector_bytes * problem.k > MAX_TURNED:
-                return f"small copies a B of at most {MAX_TURNED >> 10} KiB"
-            if self.pack == "b" and self.threads > 1 and self.split == "n":
-                return "small copies a whole B"
+            copied = vectors if dt.converts else min(vectors, -(-self.nr // registry.lanes(dt, tier)))
+            if self.pack == "b" and copied * tier.vector_bytes * problem.k > MAX_TURNED:
+                return f"small copies a panel, or a B that is converted, of at most {MAX_TURNED >> 10} KiB"
+            if self.pack == "b" and self.threads > 1 and self.split == "n" and dt.converts:
+                return "small copies a whole B of a type that is converted"
             if problem.k > MAX_SMALL_K:
                 return f"small does not cut k: at most {MAX_SMALL_K}"
             if self.split == "k":

@@ -180,6 +180,12 @@ def test_few_rows_with_few_registers() -> None:
         ((127, 255, 255), "nn", "small", "none"), ((400, 400, 100), "tn", "small", "none"),
         ((256, 256, 100), "tn", "gemm", "b"), ((256, 255, 100), "tn", "small", "none"),
         ((768, 768, 64), "tn", "gemm", "ab"), ((768, 768, 32), "tn", "small", "none"),
+        ((64, 500, 16), "nt", "small", "b"), ((4, 1500, 48), "tt", "small", "b"), ((4, 1500, 49), "tt", "gemm", "b"),
+        ((25, 300, 2), "nt", "small", "b"), ((24, 300, 2), "nt", "dots", "none"), ((4, 300, 8), "nt", "small", "b"),
+        ((4, 300, 13), "nt", "dots", "none"), ((2, 300, 8), "nt", "dots", "none"),
+        ((3000, 2000, 16), "nt", "gemm", "b"), ((3000, 2000, 10), "nt", "small", "b"),
+        ((3000, 2000, 10), "nn", "small", "none"),
+        ((3000, 2000, 11), "nn", "gemm", "b"),
     ]:  # fmt: skip
         found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v3"))
         assert (found.family, found.pack) == (family, pack), (shape, layout, found)

@@ -19,7 +19,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import cpu, registry
-from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes
+from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes, written_past
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -428,6 +428,7 @@ cdef class Plan:
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
         plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
+        plan.past_caches = plan.family == FAMILY_SMALL and written_past(problem, tier)
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         # Never a part of a larger product: its bits would depend on how that is cut.
         plan.deep = (plan.family == FAMILY_GEMM and vectors == 1 and plan.m <= min(plan.mr, MAX_DEEP) and not ready
@@ -493,6 +494,11 @@ cdef class Plan:
     def exchanged(self):
         """Whether few columns are computed as rows of the transposed output, by dot products."""
         return self.plan.exchanged
+
+    @property
+    def past_caches(self):
+        """Whether C is written past the caches, which do not hold it."""
+        return self.plan.past_caches
 
     @property
     def special(self):

@@ -9,8 +9,9 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
 
 from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
+from fastgemm.driver.past_caches cimport fg_fence_past, write_past
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, LEAD_BYTES, call_t, cut, cut_components, grid_t, lead_of, plan_t,
+    FAR_ROW_BYTES, LEAD_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, plan_t,
 )
 
 cdef enum:
@@ -18,6 +19,7 @@ cdef enum:
     FETCHED = 1 << 10     # bytes of an operand of one item up to which it is fetched by hand; 4 KiB: 32^3 f32 -15 %
     MAX_WIDENED = 4 << 10   # bytes of a B whose rows are converted once for all of C's
     LEAST_WIDENED = 64      # rows that it is worth it for
+    PAST_LINES = 16       # of a piece of a row that is written past the caches
     MAX_BESIDE = 8        # vectors of a piece of C that is converted beside it
     # A wide B of few rows and a C of few that come from memory: the CPU follows so many rows too slowly (Zen 5, L3 of
     # 32 MiB, fetched over not, one output: 4 x 1000000 x 4 1.57, 2 x 1000000 x 4 1.37, 6 x 500000 x 16 1.39, f64 8 x
@@ -144,6 +146,47 @@ cdef void converted(const plan_t* plan, const call_t* call, Py_ssize_t items, Py
         c += call.step_c
 
 
+cdef void past_caches(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row0, Py_ssize_t row1,
+                      Py_ssize_t vec0, Py_ssize_t vec1, int tail) noexcept nogil:
+    # Products of few steps into an output that no cache holds: pieces of it into memory that stays in L1, and from
+    # there past the caches.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t L = t.length, size = t.real_bytes, row, vec, rows, vecs, columns, rs, _i
+    cdef Py_ssize_t parts = ceil_div((vec1 - vec0) * L * size, PAST_LINES * LINE)
+    # Panels of equal pieces; whole rows with nothing between them are written as one.
+    cdef Py_ssize_t most = ceil_div(ceil_div(vec1 - vec0, parts), plan.nv) * plan.nv
+    cdef bint gapless = vec1 - vec0 == plan.width <= most and call.rs_c == plan.n * t.part
+    cdef char space[MAX_TURNED]
+    cdef char* c = call.c
+    cdef char* out
+    cdef call_t part = call[0]
+    cdef plan_t own = plan[0]
+    own.past_caches, own.pack_b = False, False
+    for _i in range(items):
+        vec = vec0
+        while vec < vec1:
+            vecs = min(vec1 - vec, most)
+            columns = (vecs - 1) * L + (tail if vec + vecs == vec1 else L)
+            rs = columns if gapless else vecs * L
+            row = row0
+            while row < row1:
+                rows = min(row1 - row, MAX_TURNED // (rs * size))
+                part.c = space - (row * rs + vec * L) * size
+                part.rs_c = rs
+                small(&own, &part, 1, row, row + rows, vec, vec + vecs)
+                out = c + (row * call.rs_c + vec * L) * size
+                if gapless:
+                    write_past(1, rows * rs * size, space, 0, out, 0)
+                else:
+                    write_past(rows, columns * size, space, rs * size, out, call.rs_c * size)
+                row += rows
+            vec += vecs
+        part.a += call.step_a
+        part.b += call.step_b
+        c += call.step_c
+    fg_fence_past()
+
+
 cdef void by_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, const grid_t* vecs, int tail) noexcept nogil:
     # The kernels' loops take as much of it as they can.
     s.tail = tail
@@ -200,23 +243,37 @@ cdef void exchanged(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py
 
 cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
                  Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
-    # Products whose B has no adjacent columns: it is copied, item by item, into memory that stays in L1.
+    # Products whose B has no adjacent columns: it is copied, item by item and so many panels at a time, into memory
+    # that stays in L1.
     cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t L = t.length, size = t.real_bytes, most, vec, vecs, columns
     cdef char space[MAX_TURNED]
     cdef call_t item = call[0]
     cdef const char* b = call.b
+    cdef const char* some
     cdef Py_ssize_t _i
-    item.b, item.rs_b, item.cs_b = space, plan.width * t.length, t.part
     if t.converts:
-        item.rs_b = plan.n
+        most = plan.width
+    else:
+        most = MAX_TURNED // (plan.k * L * size)
+        most = most // plan.nv * plan.nv if most > plan.nv else most
     for _i in range(items):
-        if t.converts:
-            exchanged(plan.k, plan.n, b, call.rs_b, call.cs_b, space, t.ab_bytes)
-        elif t.turn != NULL and call.rs_b == t.part:
-            t.turn(plan.k, plan.n, b, call.cs_b, space, item.rs_b)
-        else:
-            t.pack_b(plan.k, plan.n * t.part, plan.width, b, call.rs_b, call.cs_b, space, NULL, 0)
-        small(plan, &item, 1, row0, row1, vec0, vec1)
+        vec = vec0
+        while vec < vec1:
+            vecs = min(vec1 - vec, most)
+            columns = (vecs - 1) * L + (plan.tail if vec + vecs == plan.width else L)
+            some = b + vec * L // t.part * call.cs_b * t.ab_bytes
+            # The kernels count from B's beginning.
+            item.b, item.rs_b, item.cs_b = space - vec * L * size, vecs * L, t.part
+            if t.converts:
+                item.b, item.rs_b = space, plan.n
+                exchanged(plan.k, plan.n, b, call.rs_b, call.cs_b, space, t.ab_bytes)
+            elif t.turn != NULL and call.rs_b == t.part:
+                t.turn(plan.k, columns // t.part, some, call.cs_b, space, item.rs_b)
+            else:
+                t.pack_b(plan.k, columns, vecs, some, call.rs_b, call.cs_b, space, NULL, 0)
+            small(plan, &item, 1, row0, row1, vec, vec + vecs)
+            vec += vecs
         b += call.step_b
         item.a += call.step_a
         item.c += call.step_c
@@ -353,6 +410,9 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
         return
     if call.cs_c != t.part or not plain:
         anything(plan, call, items, row0, rows, vec0, vecs, tail)
+        return
+    if plan.past_caches:
+        past_caches(plan, call, items, row0, row1, vec0, vec1, tail)
         return
     s.raw = plan.raw or not t.narrows
     s.size_ab, s.size_c = t.ab_bytes, t.real_bytes if plan.raw else t.c_bytes

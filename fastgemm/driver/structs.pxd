@@ -78,6 +78,7 @@ cdef struct plan_t:
     Py_ssize_t far_row          # bytes of a row of A that are fetched ahead, from memory or L3, or 0
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_c                  # C comes from memory
+    bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
     bint deep                   # gemm: C is one tile, few rows of one vector, whose accumulators come in sets
     bint turned                 # dots: B's columns are adjacent, and few
