@@ -46,6 +46,7 @@ SLOW_ROWS = 128          # of registers from which it is not beside panels of le
 # pages apart, where they begin alike in a line, and where they do not, by whether B is above L2, a quarter, or less.
 PAGED_ROWS = ((8, 12), (4, 20), (1, 32))
 EVEN_ROWS, UNEVEN_ROWS = 160, (32, 64, FEW_ROWS)
+RAGGED_ROWS = 32         # of an A by columns, where `heuristic_tiles.ragged`
 STACKED_ROWS, STACKED_B = 96, 384  # of stacks, beside rows of B of so many bytes that begin alike in half a line
 SHORT_B = 256            # bytes of a row of B below which it has too few panels
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
@@ -57,6 +58,7 @@ PASSING_ROWS = 1000      # and from which on it is not where B is more than a qu
 # What an A by columns must have to be copied (`_copies_a`): steps of k, columns of C, bytes of C, and bytes of a row of
 # A.T by the components of a number.
 COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 256, 96, 1 << 20, {1: 768, 2: 4096}
+WIDE_STEPS, WIDE_COLUMNS = 64, 512  # fewer steps beside so many columns
 
 # The fewest steps of k for a thread, where threads share k, and bytes of a column from which sharing them pays for
 # adding up (f32, time with k shared over time with n shared, k = 128, 256, 512, 1024, 2048: n = 1024 1.39 1.34 0.94
@@ -360,9 +362,12 @@ def _copies_a(problem: Problem) -> bool:
     # 150 0.91; few columns, 2000 x 64 x 1000 0.9, 2000 x 40 x 2000 0.86; shorter rows, c64 256 x 512 x 3136 0.96, c128
     # 200 x 300 x 1000 0.98).
     row_a = problem.m * problem.row.itemsize
+    # (One thread, f32, times a copy of B alone: 1000 x 1000 x 100 1.09, x 200 1.07, 954 x 1542 x 70 1.06, 585 x 1489 x
+    # 175 1.1 to 1.2, 300 x 2000 x 100 1.1, but 919 x 289 x 171 0.86 to 1.06, 801 x 176 x 166 0.97.)
+    wide = problem.k >= WIDE_STEPS and problem.n >= WIDE_COLUMNS
     return (
         problem.layout[0] == "t"
-        and (problem.k >= COPIED_STEPS or heuristic_tiles.collides(problem))
+        and (problem.k >= COPIED_STEPS or wide or heuristic_tiles.collides(problem))
         and problem.n >= COPIED_COLUMNS
         and row_a * problem.n >= COPIED_C
         and row_a >= COPIED_ROW[problem.row.parts]
@@ -393,8 +398,10 @@ def _copied_from(problem: Problem) -> float:
     bytes_b = problem.k * row_b
     if row_b % 4096 == 0:
         return next(rows for pages, rows in PAGED_ROWS if row_b % (pages << 12) == 0)
+    if heuristic_tiles.nearly_paged(problem):
+        return heuristic_small.NEARLY_ROWS
     if problem.layout[0] == "t" and problem.k * (problem.m + problem.n) * problem.row.itemsize <= cpu.caches().l3 // 4:
-        return heuristic_small.COLUMN_ROWS
+        return RAGGED_ROWS if heuristic_tiles.ragged(problem) else heuristic_small.COLUMN_ROWS
     if problem.layout[0] == "n" and heuristic_small.spread(problem):
         return heuristic_small.SPREAD_ROWS
     if problem.layout[0] == "t" or row_b < SHORT_B:

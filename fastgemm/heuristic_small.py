@@ -102,7 +102,9 @@ MORE_STEPS, MORE_ROWS = 512, (256, 1000)
 # 1.06; f64 200 x 151 x 190 1.0 1.11, 200 x 151 x 300 1.06 1.15; but 64 x 303 x 400 1.0, 50 x 40 x 500 0.93, 1000 x 24 x
 # 400 0.95, and beside rows of whole lines 200 x 304 x 400 0.98 to 1.0, of half ones that the driver aligns 250 x 264 x
 # 300 0.98, 250 x 280 x 240 0.97, 200 x 168 x 400 1.0, and shorter ones 250 x 248 x 300 1.17, 300 x 152 x 300 1.14).
-SPREAD_ROWS, SPREAD_L1 = 128, 3 / 4
+# (Rows up to 512 bytes: 500 x 93 x 60, 100, 150 1.0 1.06 1.18, 200 x 93 x 122 1.11, 906 x 85 x 189 1.24, 800 x 100 x
+# 100, 150 0.95 1.07, 500 x 40 x 150 0.95; f64 800 x 50 x 150 1.10.)
+SPREAD_ROWS, SPREAD_L1, SPREAD_DENSE = 128, (3 / 4, 9 / 10), 512
 # Nor by a B of one panel that leaves a part of its last vector empty, and is read under a mask: copied, times in place
 # (f32 50 x 5 x 100 0.93, 100 x 5 x 100 1.01, 200 x 5 x 100 1.05, 1000 x 7 x 500 1.09, 1000 x 12 x 100 1.06, 200 x 14 x
 # 600 1.09, 200 x 18 x 300 1.06, 200 x 20 x 1000 1.07, 1000 x 18 x 600 1.11, tn 1000 x 12 x 300 1.18, 500 x 22 x 500
@@ -119,6 +121,12 @@ COLUMN_ROWS = 96
 # 1.12, 128 x 256 x 100 1.12; but f32 512 x 128 x 100 1.03, 768 x 100 x 100 0.98; other columns 400 x 400 x 100 0.98,
 # 384 x 300 x 64 0.9).
 COLLIDING_ROW = 1024
+# And of either where a tile's steps lie in more pages than the CPU finds at once (gemm's, which copies B, and A where
+# that is worth it, times these, tn: f32 1630 x 1416 x 75 1.50, 954 x 1542 x 70 1.27, 1000 x 1000 x 100 1.22, 667 x 603
+# x 120 1.13, of 98 to 129 pages 1000 x 1000 x 50, 300 x 2000 x 100, 2000 x 300 x 100 1.02 to 1.03, 700 x 700 x 80 1.0).
+TILE_PAGES = 128
+# Rows of A from which on a B whose rows lie almost whole pages apart is copied (16 x 1023 x 45 1.17, 64 rows 1.43).
+NEARLY_ROWS = 16
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
 TURNED_ROWS = 128
@@ -285,7 +293,8 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
         return rows <= FLAT
     if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
         return problem.k * row_b <= L3_SHARE * caches.l3
-    return problem.k * row_b <= L2_TIMES * caches.l2 and row_b % 4096 > 0
+    paged = row_b % 4096 == 0 or (rows >= NEARLY_ROWS and heuristic_tiles.nearly_paged(problem))
+    return problem.k * row_b <= L2_TIMES * caches.l2 and not paged
 
 
 def _short(problem: Problem, tier: registry.Isa) -> bool:
@@ -300,13 +309,17 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
         return problem.streamed <= caches.l3 // 2
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    if row_b % 4096 == 0 or not near:
+    paged = row_b % 4096 == 0 or (problem.m >= NEARLY_ROWS and heuristic_tiles.nearly_paged(problem))
+    if paged or not near:
         return False
     several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
     steps = STEPS
     by_columns = problem.layout[0] == "t" and problem.m >= COLUMN_ROWS
     more = problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns and not spread(problem)
     if tier.registers == 16 and by_columns and row_b >= COLLIDING_ROW and heuristic_tiles.collides(problem):
+        return False
+    far_apart = heuristic_tiles.pages(problem) >= TILE_PAGES
+    if tier.registers == 16 and problem.layout[0] == "t" and (far_apart or heuristic_tiles.ragged(problem)):
         return False
     if problem.k > MASKED_STEPS and any(masked(problem, tier, nr) for _, nr in registry.tiles(problem.row, tier)):
         return False
@@ -318,9 +331,12 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
 def spread(problem: Problem) -> bool:
     """Whether B's rows, read in place, take two lines a step of a panel of one, too many for L1, by many rows."""
     row_b = problem.n * problem.row.itemsize
-    lines = problem.k * min(row_b, 128)
+    # (Of so short rows a whole B is fetched for a panel of it.)
+    dense = row_b <= SPREAD_DENSE
+    room = (SPREAD_L1[1] if dense else SPREAD_L1[0]) * cpu.caches().l1d
+    lines = problem.k * (row_b if dense else 128)
     unlike = row_b % 64 > 0 and row_b > 96 and not heuristic_tiles.even(problem)
-    return unlike and problem.m >= SPREAD_ROWS and lines > SPREAD_L1 * cpu.caches().l1d
+    return unlike and problem.m >= SPREAD_ROWS and lines > room
 
 
 def masked(problem: Problem, tier: registry.Isa, nr: int) -> bool:

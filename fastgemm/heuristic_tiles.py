@@ -16,6 +16,8 @@ from .problem import Problem
 # Rows up to which a tile is never too tall for what follows: the ways of an L1.
 WAYS = 8
 LINE, PAGE = 64, 4096
+NEARLY = 16        # bytes
+RAGGED_BYTES = 224  # three lines and a half
 # What rows that begin alike in a line are whole numbers of, and bytes from which on the driver aligns them, if there
 # are so many or they are whole numbers of that.
 EVEN_BYTES, EVEN_LONG = 32, 1024
@@ -74,3 +76,32 @@ def even(problem: Problem) -> bool:
     row_b = problem.n * problem.row.itemsize
     enough = problem.k >= EVEN_STEPS or row_b % EVEN_PAGED == 0
     return row_b % EVEN_BYTES == 0 and row_b >= EVEN_LONG and enough
+
+
+def nearly_paged(problem: Problem) -> bool:
+    """Whether B's rows lie almost whole pages apart: 1023 or 1025 columns, whose loads in place take each other's ways.
+
+    AVX2 on Zen 4, one thread, f32, GFLOP/s of 64 x n x 45 in place, n = 1015, 1019, 1021, 1023, 1025, 1028, 1030: 84,
+    82, 54, 52, 51, 79, 82, copied 75; 2041, 2047, 2049: 82, 51, 49, copied 75.
+    """
+    beyond = (problem.n * problem.row.itemsize + NEARLY - 1) % PAGE
+    return beyond < 2 * NEARLY - 1 and beyond != NEARLY - 1
+
+
+def pages(problem: Problem) -> float:
+    """Return the pages that the steps of k of one tile lie in, A by columns and B in place."""
+    row_a, row_b = problem.m * problem.row.itemsize, problem.n * problem.row.itemsize
+    return problem.k * (min(1.0, row_a / PAGE) + min(1.0, row_b / PAGE))
+
+
+def ragged(problem: Problem) -> bool:
+    """Whether A by columns and B in place both take parts of lines in each step, together more than L1 holds.
+
+    AVX2 on Zen 4, one thread, f32, a copy of B times both in place: 50 x 345 x 200, x 150, x 120, x 100 1.43 1.27 0.96
+    0.88, 50 x 250 x 200 1.31, 50 x 130 x 200 1.2, 34 x 345 x 200 1.2, 70 x 150 x 200 1.2, 90 x 345 x 160 1.04, 60 x 150
+    x 1000 1.0; of whole lines 50 x 352 x 200 1.03, 50 x 384 x 200 0.95, 64 x 320 x 200 0.96, 64 x 300 x 150 0.9, 48 x
+    352 x 150 0.89.
+    """
+    size = problem.row.itemsize
+    parts = problem.m * size % LINE > 0 and problem.n * size % LINE > 0
+    return problem.layout[0] == "t" and parts and problem.k * RAGGED_BYTES > cpu.caches().l1d

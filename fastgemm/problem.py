@@ -20,7 +20,7 @@ MAX_PARTIAL = 1 << 20
 MAX_SMALL_K = 1024
 MAX_TURNED = 32 << 10
 # Steps of k, and of L3, as `written_past` asks.
-PAST_STEPS, PAST_L3 = 10, 5 / 8
+PAST_STEPS, PAST_L3 = 10, 1 / 2
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less

@@ -126,7 +126,7 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
     for m, n, batch, pack in [
         (200, 201, 100, "b"), (199, 201, 100, "none"), (96, 200, 100, "b"), (95, 200, 100, "none"),
-        (199, 88, 200, "none"), (96, 200, 1, "none"),
+        (199, 80, 200, "none"), (96, 200, 1, "none"),
     ]:  # fmt: skip
         assert heuristic.config(Problem("f32", m, n, 150, batch=batch), v3).pack == pack, (m, n, batch)
     for pages, rows in heuristic.PAGED_ROWS:
@@ -181,6 +181,8 @@ def test_few_rows_with_few_registers() -> None:
         ((256, 256, 100), "tn", "gemm", "b"), ((256, 255, 100), "tn", "small", "none"),
         ((768, 768, 64), "tn", "gemm", "ab"), ((768, 768, 32), "tn", "small", "none"),
         ((64, 500, 16), "nt", "small", "b"), ((4, 1500, 48), "tt", "small", "b"), ((4, 1500, 49), "tt", "gemm", "b"),
+        ((64, 1023, 45), "nn", "gemm", "b"), ((64, 1019, 45), "nn", "small", "none"),
+        ((15, 1023, 45), "nn", "small", "none"), ((16, 1025, 900), "nn", "gemm", "b"),
         ((25, 300, 2), "nt", "small", "b"), ((24, 300, 2), "nt", "dots", "none"), ((4, 300, 8), "nt", "small", "b"),
         ((4, 300, 13), "nt", "dots", "none"), ((2, 300, 8), "nt", "dots", "none"),
         ((3000, 2000, 16), "nt", "gemm", "b"), ((3000, 2000, 10), "nt", "small", "b"),
@@ -215,8 +217,10 @@ def test_columns_of_the_left_operand_stay_in_cache_with_few_registers() -> None:
     l1 = heuristic.cpu.caches().l1d
     taken = [
         ("f32", 300, 128, 1000, "gemm", "b"), ("f64", 96, 300, 600, "gemm", "b"), ("f32", 250, 250, 250, "gemm", "b"),
-        ("f32", 95, 300, 600, "gemm", "none"), ("f32", 200, 64, 20_000, "gemm", "none"),
-        ("f32", 95, 90, 250, "small", "none"), ("f32", 250, 250, 128, "small", "none"),
+        ("f32", 80, 300, 600, "gemm", "none"), ("f32", 200, 64, 20_000, "gemm", "none"),
+        ("f32", 80, 90, 250, "small", "none"), ("f32", 250, 250, 128, "small", "none"),
+        ("f32", 95, 300, 600, "gemm", "b"), ("f32", 31, 300, 600, "small", "none"), ("f32", 95, 90, 250, "gemm", "b"),
+        ("f32", 1000, 300, 100, "small", "none"), ("f32", 1500, 1500, 100, "gemm", "ab"),
     ]  # fmt: skip
     for name, m, n, k, family, pack in taken:
         found = heuristic.config(Problem(name, m, n, k, layout="tn"), registry.isa("v3"))
@@ -233,7 +237,8 @@ def test_columns_of_the_left_operand_are_copied_with_few_registers() -> None:
     taken = [
         ("f64", 1000, 1000, 1000, "tn", "v3", "ab"), ("f32", 1000, 1000, 1000, "tt", "v3", "ab"),
         ("f64", 1000, 1000, 1000, "nn", "v3", "b"), ("f64", 1000, 1000, 1000, "tn", "v4", "b"),
-        ("f32", 1000, 1000, 1000, "tn", "v2", "b"), ("f64", 1000, 1000, 255, "tn", "v3", "b"),
+        ("f32", 1000, 1000, 1000, "tn", "v2", "b"), ("f64", 1000, 1000, 255, "tn", "v3", "ab"),
+            ("f64", 1000, 511, 255, "tn", "v3", "b"),
         ("f64", 1000, 95, 1000, "tn", "v3", "b"), ("f32", 191, 4000, 1000, "tn", "v3", "none"),
         ("f32", 300, 400, 1000, "tn", "v3", "b"), ("c64", 400, 1000, 1000, "tn", "v3", "b"),
         ("c128", 256, 512, 3136, "tn", "v3", "ab"), ("i32", 1000, 1000, 1000, "tn", "v3", "ab"),
