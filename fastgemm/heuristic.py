@@ -46,7 +46,6 @@ SLOW_ROWS = 128          # of registers from which it is not beside panels of le
 # pages apart, where they begin alike in a line, and where they do not, by whether B is above L2, a quarter, or less.
 PAGED_ROWS = ((8, 12), (4, 20), (1, 32))
 EVEN_ROWS, UNEVEN_ROWS = 160, (32, 64, FEW_ROWS)
-RAGGED_ROWS = 32         # of an A by columns, where `heuristic_tiles.ragged`
 STACKED_ROWS, STACKED_B = 96, 384  # of stacks, beside rows of B of so many bytes that begin alike in half a line
 SHORT_B = 256            # bytes of a row of B below which it has too few panels
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
@@ -265,7 +264,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     # 0.89, 16 x 2560 x 2560 0.77).
     lines = 2 if 64 < nr * dt.itemsize < 128 else 1
     dense = (row_b <= DENSE_ROW and row_b % 64 == 0 and lines == 1) or problem.k * row_b <= cpu.caches().l1d
-    dense = dense or problem.n <= nr
+    # (Short vectors, a B of one panel: 200 x 24 x 1000 by 4x24 1.24 of 6x16.)
+    dense = dense or (tier.registers == 16 and problem.n <= nr)
     stream = lines * STREAM_B if pack == "none" and not dense else 0.0
     # Where B's rows lie far apart and come from memory, each step of a panel is an access of its own.  (From L3 the
     # tile with the fewest passes wins, times 6x64: 10 x 2048 x 512 1.15, 10 x 4096 x 1000 1.19, 22 x 3072 x 1024 1.07,
@@ -331,13 +331,13 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # AVX2 1.02 to 1.12).
     if problem.m >= PASSING_ROWS and 4 * problem.k * row_b > cpu.caches().l2:
         return "b"
+    if heuristic_small.masked(problem, tier, nr):
+        return "b"
     # Rows whole pages apart share sets of the caches and pages of the TLB; a copy pays where as many rows of A share it
     # as make a C of 2 MiB (times in place, 32 / 64 / 96 / 128 rows by 16384 x 1152: f64 1.14 1.25 1.4 1.34, f32 1.01
     # 1.06 1.2 1.15; 8192 x 2048: f64 0.96 1.0 1.24 1.22; 4096 x 1024: f64 1.0 1.02 1.1 1.12, f32 - 0.9 0.96 1.03, with
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
-    if heuristic_small.masked(problem, tier, nr):
-        return "b"
     paged = row_b % 4096 == 0
     if 64 <= panel < 128:
         return "b" if problem.m * problem.row.parts >= _copied_from(problem) and problem.n > nr else "none"
@@ -398,15 +398,16 @@ def _copied_from(problem: Problem) -> float:
     bytes_b = problem.k * row_b
     if row_b % 4096 == 0:
         return next(rows for pages, rows in PAGED_ROWS if row_b % (pages << 12) == 0)
-    if heuristic_tiles.nearly_paged(problem):
+    if heuristic_small.nearly_paged(problem):
         return heuristic_small.NEARLY_ROWS
     if problem.layout[0] == "t" and problem.k * (problem.m + problem.n) * problem.row.itemsize <= cpu.caches().l3 // 4:
-        return RAGGED_ROWS if heuristic_tiles.ragged(problem) else heuristic_small.COLUMN_ROWS
+        return heuristic_small.RAGGED_ROWS if heuristic_tiles.ragged(problem) else heuristic_small.COLUMN_ROWS
     if problem.layout[0] == "n" and heuristic_small.spread(problem):
         return heuristic_small.SPREAD_ROWS
     if problem.layout[0] == "t" or row_b < SHORT_B:
         return inf if _fits_l2(problem) else FEW_ROWS + 1
-    if problem.batch > 1 and row_b % heuristic_tiles.EVEN_BYTES == 0 and row_b >= STACKED_B:
+    stacked = problem.batch > 1 and problem.streamed > cpu.caches().l3 // 4
+    if stacked and row_b % heuristic_tiles.EVEN_BYTES == 0 and row_b >= STACKED_B:
         return STACKED_ROWS
     if heuristic_tiles.even(problem):  # 64 x 1000000 x 64 in place 0.77
         return EVEN_ROWS if bytes_b > l2 // 4 else inf

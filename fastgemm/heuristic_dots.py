@@ -50,7 +50,18 @@ from math import inf
 
 from . import cpu, registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import DOT_TURNED, MAX_PARTIAL, MAX_TURNED, UNTURNED_ROWS, Config, Problem, exchanges, nearly_far
+from .problem import (
+    DOT_TURNED,
+    MAX_PARTIAL,
+    MAX_TURNED,
+    UNTURNED_ROWS,
+    Config,
+    Problem,
+    exchanges,
+    nearly_far,
+    turns_pieces,
+    written_past,
+)
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
@@ -63,10 +74,10 @@ COLUMN_BYTES, FILLED = 512, 1.3
 SHORT_VECTORS, SHORT_BYTES = 6, 1200
 SHORT_ROW, STACK_ROW = 64, 192  # bytes up to which every one of floats does, and those of a stack
 SHORT_WORK = 3  # of few rows by short columns, m * k ** 2 over the square of the lanes
-# The same with 16 registers: m * k ** 3 over the lanes, and rows up to which every k comes here (times what copies B,
-# `heuristic_small.TURNED_STEPS`, by 1500 columns, f32: k = 2, m = 4, 8, 16, 24 1.75 1.49 1.11 0.96, k = 3, m = 4, 6, 8
-# 1.04 0.93 0.79, k = 4, m = 2, 4, 6 1.22 0.88 0.79; m = 2, k = 5, 8, 16 0.95 1.06 1.6, m = 4, k = 5, 8, 12, 16 0.59
-# 0.74 0.93 1.1; f64 by 300, k = 2, m = 4, 8, 12 1.2 1.19 1.05, k = 3, m = 2, 4 1.05 0.83, m = 4, k = 5, 8, 12 0.92 0.93
+# The same where small takes them: m * k ** 3 over the lanes, and rows up to which every k comes here (times what copies
+# B, `problem.TURNED_STEPS`, by 1500 columns, f32: k = 2, m = 4, 8, 16, 24 1.75 1.49 1.11 0.96, k = 3, m = 4, 6, 8 1.04
+# 0.93 0.79, k = 4, m = 2, 4, 6 1.22 0.88 0.79; m = 2, k = 5, 8, 16 0.95 1.06 1.6, m = 4, k = 5, 8, 12, 16 0.59 0.74
+# 0.93 1.1; f64 by 300, k = 2, m = 4, 8, 12 1.2 1.19 1.05, k = 3, m = 2, 4 1.05 0.83, m = 4, k = 5, 8, 12 0.92 0.93
 # 1.09).
 BRIEF_WORK, BRIEF_ROWS = 24, 2
 SHORT_COLUMNS = 64  # and of a tile of rows, more columns than this of any length
@@ -145,7 +156,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return False
     if m == 1:
         return not own and row.group == 1 and _beats_gemv(problem, tier)
-    lanes, brief = registry.lanes(row, tier), tier.registers == 16
+    lanes, brief = registry.lanes(row, tier), turns_pieces(problem, tier) or written_past(problem, tier)
     if k in registry.short_steps(row, tier) and n >= 2 * m:
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
     if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from . import cpu, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_SMALL_K, Config, Problem, far_bytes, nearly_far, written_past
+from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem, far_bytes, nearly_far, turns_pieces, written_past
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 TALL_STEPS = 48  # of k from which a tile of one vector and more than eight rows pays
@@ -125,17 +125,14 @@ COLLIDING_ROW = 1024
 # that is worth it, times these, tn: f32 1630 x 1416 x 75 1.50, 954 x 1542 x 70 1.27, 1000 x 1000 x 100 1.22, 667 x 603
 # x 120 1.13, of 98 to 129 pages 1000 x 1000 x 50, 300 x 2000 x 100, 2000 x 300 x 100 1.02 to 1.03, 700 x 700 x 80 1.0).
 TILE_PAGES = 128
-# Rows of A from which on a B whose rows lie almost whole pages apart is copied (16 x 1023 x 45 1.17, 64 rows 1.43).
-NEARLY_ROWS = 16
+# Rows of A, and steps, from which on a B whose rows lie almost whole pages apart is copied (16 x 1023 x 45 1.17, 64
+# rows 1.43, 64 x 1021 x 20 1.22; eight lines or less have ways of their own).
+NEARLY_ROWS, NEARLY_STEPS = 16, 8
+# Rows of A by columns, where `heuristic_tiles.ragged` (20 x 345 x 200 1.06, 34 rows 1.2).
+RAGGED_ROWS = 32
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
 TURNED_ROWS = 128
-# With 16 registers, for any number of them up to so many steps, operands and C being at most half of L3 (AVX2 on Zen 4,
-# one thread, times gemm's, which copies in blocks: f32 64 x 300 by 3, 5, 8, 16, 24 steps 1.76 1.59 1.43 1.20 1.13, 4 x
-# 1500 tt by 2, 8, 16, 32, 48, 64 1.74 1.46 1.25 1.08 1.02 1.02, 50 of 100 x 100 by 3, 16, 32 1.98 1.22 1.06, 500 x 1024
-# x 32 1.09, 64 x 1024 x 16 1.34; f64 64 x 300 x 8 1.41, x 32 1.08, c64 1.35 1.06, i32 64 x 500 x 16 1.14, 5 x 300 x 6
-# 2.25; C in memory 3000 x 2000 x 16 0.78, 219 x 240 x 16, 234 of them, 0.73).
-TURNED_STEPS = 48
 # And with any B: 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41, int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4
 # from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
@@ -175,6 +172,10 @@ def config(problem: Problem, tier: registry.Isa, dots: bool = False) -> Config |
     best = min(_tiles(problem, tier), key=lambda tile: _cycles(problem, tier, *tile))
     split, threads = _team(problem, tier)
     pack = "none" if problem.layout[1] == "n" else "b"
+    # (Pieces of a larger B pass over all of A, which nothing keeps near: only the few steps of `turns_pieces`.)
+    bytes_b = problem.k * -(-problem.n // registry.lanes(problem.row, tier)) * tier.vector_bytes
+    if pack == "b" and bytes_b > MAX_TURNED and not (turns_pieces(problem, tier) or written_past(problem, tier)):
+        return None
     found = Config("small", tier.name, *best, pack=pack, split=split, threads=threads)
     return found if found.misfit(problem) is None else None
 
@@ -293,39 +294,55 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
         return rows <= FLAT
     if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
         return problem.k * row_b <= L3_SHARE * caches.l3
-    paged = row_b % 4096 == 0 or (rows >= NEARLY_ROWS and heuristic_tiles.nearly_paged(problem))
+    paged = row_b % 4096 == 0 or (_copies_few(tier) and nearly_paged(problem))
     return problem.k * row_b <= L2_TIMES * caches.l2 and not paged
 
 
 def _short(problem: Problem, tier: registry.Isa) -> bool:
-    # Few steps of k beside an output in a cache.  Of a stack all operands must be near: gemm's kernels fetch the next
-    # panel of B (300 of 48 x 100 x 100, 23 MB, 0.79, 100 of 12 x 300 x 100 0.86 to 1.05; 20 of 12 x 200 x 80 1.09).
+    # Few steps of k: into an output that goes past the caches, by a B that is turned over, or beside an output in a
+    # cache.  Of a stack all operands must be near: gemm's kernels fetch the next panel of B (300 of 48 x 100 x 100, 23
+    # MB, 0.79, 100 of 12 x 300 x 100 0.86 to 1.05; 20 of 12 x 200 x 80 1.09).
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
     near = problem.streamed <= caches.l3 // (4 if problem.batch > 1 else 2)
-    if written_past(problem, tier):
+    if written_past(problem, tier) or turns_pieces(problem, tier):
         return True
-    if tier.registers == 16 and problem.layout[1] == "t" and problem.k <= TURNED_STEPS:
-        return problem.streamed <= caches.l3 // 2
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    paged = row_b % 4096 == 0 or (problem.m >= NEARLY_ROWS and heuristic_tiles.nearly_paged(problem))
-    if paged or not near:
+    if row_b % 4096 == 0 or not near or _copied(problem, tier):
         return False
     several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
     steps = STEPS
     by_columns = problem.layout[0] == "t" and problem.m >= COLUMN_ROWS
-    more = problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns and not spread(problem)
-    if tier.registers == 16 and by_columns and row_b >= COLLIDING_ROW and heuristic_tiles.collides(problem):
-        return False
-    far_apart = heuristic_tiles.pages(problem) >= TILE_PAGES
-    if tier.registers == 16 and problem.layout[0] == "t" and (far_apart or heuristic_tiles.ragged(problem)):
-        return False
-    if problem.k > MASKED_STEPS and any(masked(problem, tier, nr) for _, nr in registry.tiles(problem.row, tier)):
-        return False
-    if tier.registers == 16 and more:
+    more = problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns
+    if tier.registers == 16 and more and not (_copies_few(tier) and spread(problem)):
         steps = MORE_STEPS
     return problem.k <= BRIEF or (problem.k <= steps and several)
+
+
+def _copies_few(tier: registry.Isa) -> bool:
+    # Whether gemm copies B for few rows: beside panels of one line and a half at most, and one at least.
+    return tier.registers == 16 and tier.vector_bytes == 32
+
+
+def _copied(problem: Problem, tier: registry.Isa) -> bool:
+    # Whether operands lie so that gemm's copies of them are worth more than what this family saves.
+    if not _copies_few(tier) or problem.layout[1] != "n":
+        return False
+    part = problem.k > MASKED_STEPS and any(masked(problem, tier, nr) for _, nr in registry.tiles(problem.row, tier))
+    if part or nearly_paged(problem):
+        return True
+    if problem.layout[0] != "t":
+        return False
+    if problem.m >= RAGGED_ROWS and heuristic_tiles.ragged(problem):
+        return True
+    shared = problem.n * problem.row.itemsize >= COLLIDING_ROW and heuristic_tiles.collides(problem)
+    return problem.m >= COLUMN_ROWS and (shared or heuristic_tiles.pages(problem) >= TILE_PAGES)
+
+
+def nearly_paged(problem: Problem) -> bool:
+    """Whether enough rows and steps meet a B whose rows lie almost whole pages apart."""
+    return problem.m >= NEARLY_ROWS and problem.k > NEARLY_STEPS and heuristic_tiles.nearly_paged(problem)
 
 
 def spread(problem: Problem) -> bool:
@@ -341,8 +358,11 @@ def spread(problem: Problem) -> bool:
 
 def masked(problem: Problem, tier: registry.Isa, nr: int) -> bool:
     """Whether many rows read a B of one panel under a mask, vectors being short."""
+    # (An A by columns from memory is not made to wait for a copy.)
     part = problem.n <= nr and problem.n % registry.lanes(problem.row, tier) > 0
-    return part and problem.m >= MASKED_ROWS and nr * problem.row.itemsize < 128
+    near = problem.layout[0] != "t" or problem.streamed <= cpu.caches().l3 // 4
+    long = problem.k > MASKED_STEPS or (problem.n < nr == registry.lanes(problem.row, tier))
+    return part and near and long and problem.m >= MASKED_ROWS and nr * problem.row.itemsize < 128
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
@@ -350,7 +370,8 @@ def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
         return "n", 1
     if problem.layout[1] != "n":
         # Each thread copies the B of its own products, or a small one for itself, or what it reads of it.
-        if problem.batch == 1 and problem.m >= 4 * problem.threads:
+        few = problem.m <= FEW_ROWS and not problem.row.converts
+        if problem.batch == 1 and problem.m >= 4 * problem.threads and not few:
             return "m", problem.threads
         if problem.batch > 1 or problem.row.converts:
             return "batch", min(problem.threads, problem.batch)

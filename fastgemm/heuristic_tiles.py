@@ -16,7 +16,7 @@ from .problem import Problem
 # Rows up to which a tile is never too tall for what follows: the ways of an L1.
 WAYS = 8
 LINE, PAGE = 64, 4096
-NEARLY = 16        # bytes
+NEARLY = 16         # bytes, as below
 RAGGED_BYTES = 224  # three lines and a half
 # What rows that begin alike in a line are whole numbers of, and bytes from which on the driver aligns them, if there
 # are so many or they are whole numbers of that.
@@ -84,8 +84,9 @@ def nearly_paged(problem: Problem) -> bool:
     AVX2 on Zen 4, one thread, f32, GFLOP/s of 64 x n x 45 in place, n = 1015, 1019, 1021, 1023, 1025, 1028, 1030: 84,
     82, 54, 52, 51, 79, 82, copied 75; 2041, 2047, 2049: 82, 51, 49, copied 75.
     """
-    beyond = (problem.n * problem.row.itemsize + NEARLY - 1) % PAGE
-    return beyond < 2 * NEARLY - 1 and beyond != NEARLY - 1
+    row_b = problem.n * problem.row.itemsize
+    beyond = (row_b + NEARLY - 1) % PAGE
+    return row_b > PAGE - NEARLY and beyond < 2 * NEARLY - 1 and beyond != NEARLY - 1
 
 
 def pages(problem: Problem) -> float:

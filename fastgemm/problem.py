@@ -19,8 +19,16 @@ MAX_WORKSPACE = 32 << 20
 MAX_PARTIAL = 1 << 20
 MAX_SMALL_K = 1024
 MAX_TURNED = 32 << 10
-# Steps of k, and of L3, as `written_past` asks.
-PAST_STEPS, PAST_L3 = 10, 1 / 2
+# As `written_past` asks: steps of k (AVX2 on Zen 4, one thread and two, times gemm's, f32 5000 x 2000 by 1, 4, 8, 10,
+# 12, 16 steps 2.1 1.4, 1.7 1.4, 1.4 1.1, 1.15 1.03, 1.09 0.98, 1.0 0.94; f64 5000 x 1000 by 4, 8, 12 1.6 1.3 1.1; c64
+# by 4, 8 1.36 1.0), bytes of C over L3 (f32 x 3, 8 MB 0.6, 16 MB 1.3, 24 MB 1.7), and of an item of a stack.
+PAST_STEPS, PAST_L3, PAST_ITEM = 10, 1 / 2, 16 << 10
+# Steps of a B by columns with 16 registers, as `turns_pieces` asks, operands and C being at most half of L3 (AVX2 on
+# Zen 4, one thread, times gemm's, which copies in blocks: f32 64 x 300 by 3, 5, 8, 16, 24 steps 1.76 1.59 1.43 1.20
+# 1.13, 4 x 1500 tt by 2, 8, 16, 32, 48, 64 1.74 1.46 1.25 1.08 1.02 1.02, 50 of 100 x 100 by 3, 16, 32 1.98 1.22 1.06,
+# 500 x 1024 x 32 1.09, 64 x 1024 x 16 1.34; f64 64 x 300 x 8 1.41, x 32 1.08, c64 1.35 1.06, i32 64 x 500 x 16 1.14, 5
+# x 300 x 6 2.25; C in memory 3000 x 2000 x 16 0.78, 219 x 240 x 16, 234 of them, 0.73).
+TURNED_STEPS = 48
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
@@ -165,17 +173,30 @@ def nearly_far(size: int, tier: registry.Isa) -> bool:
     return tier.registers == 16 and 3 * size > 2 * far_bytes(tier)
 
 
+def turns_pieces(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether the small family takes a B by columns in pieces: few steps beside operands and an output in L3."""
+    row = problem.row
+    if tier.registers != 16 or problem.layout[1] != "t" or problem.k > TURNED_STEPS or problem.streamed > _l3() // 2:
+        return False
+    return not row.converts and registry.accumulators(row, tier) == row.parts and problem.n > registry.lanes(row, tier)
+
+
 def written_past(problem: Problem, tier: registry.Isa) -> bool:
     """Say whether the small family writes C past the caches: few steps into more than they hold.
 
     Only with short vectors, where it was measured (`driver/past_caches.pxd`).
     """
     row = problem.row
-    size = problem.batch * problem.m * problem.n * row.itemsize
-    several = problem.n > max(nr for _, nr in registry.tiles(row, tier))
+    item = problem.m * problem.n * row.itemsize
+    several = problem.n > max(nr for _, nr in registry.tiles(row, tier)) and problem.layout[1] in "nt"
     plain = several and not row.converts and registry.accumulators(row, tier) == row.parts
-    few = problem.k * row.parts <= PAST_STEPS
-    return tier.registers == 16 and plain and few and size > PAST_L3 * cpu.caches().l3
+    few = problem.k * row.parts <= PAST_STEPS and problem.epilogue == "none"
+    large = item >= PAST_ITEM and problem.batch * item > PAST_L3 * _l3()
+    return tier.registers == 16 and plain and few and large
+
+
+def _l3() -> int:
+    return cpu.caches().l3
 
 
 def exchanges(problem: Problem, tier: registry.Isa) -> bool:

@@ -10,7 +10,7 @@ from oracle import dtype_of, integers
 
 from fastgemm import cpu, heuristic, kernels, registry
 from fastgemm.plan import Plan
-from fastgemm.problem import PAST_STEPS, Config, Problem
+from fastgemm.problem import MAX_SMALL_K, MAX_TURNED, PAST_STEPS, Config, Problem, written_past
 
 TIERS = [tier.name for tier in kernels.runnable()]
 
@@ -26,66 +26,98 @@ def stored(x: np.ndarray, letter: str) -> np.ndarray:
     return x if letter == "n" else np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+SHORT = [tier for tier in TIERS if registry.isa(tier).registers == 16]
+
+
+@pytest.mark.parametrize("tier", SHORT)
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "c64", "c128"])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_written_past(name: str, tier: str, threads: int) -> None:
-    """Whole rows, pieces of long ones, rows with a gap, wherever in a line they begin; nothing beside them changes."""
+@pytest.mark.parametrize(("split", "threads"), [("n", 1), ("m", 2), ("n", 2), ("batch", 2)])
+def test_written_past(name: str, tier: str, split: str, threads: int) -> None:
+    """Whole rows, pieces of long ones, rows with a gap, backwards, wherever in a line; nothing beside them changes."""
     row, kind = registry.dtype(name), dtype_of(registry.dtype(name).numpy)
     kernels.load(tier)
-    taken = 0
-    for (m, n, k, batch), layout, gap, begin in itertools.product(
-        [(301, 199, 2, 1), (37, 1201, 3, 1), (6, 6007, 1, 1), (41, 61, 5, 17)],
+    for (m, n, k, batch), layout, (gap, begin, step) in itertools.product(
+        [(301, 199, 2, 1), (37, 1201, 3, 1), (6, 6007, 1, 1), (61, 79, 5, 17)],
         ["nn", "nt", "tn", "tt"],
-        [0, 3],
-        [0, 1, 7],
+        [(0, 0, 1), (3, 1, 1), (0, 7, -1)],
     ):
+        if split == "batch" and batch == 1:
+            continue
         problem = Problem(name, m, n, k, batch, layout, threads)
-        plan = Plan(problem, heuristic.config(problem, registry.isa(tier)))
-        taken += plan.past_caches
         shape = (batch,) if batch > 1 else ()
         a, b = integers((*shape, m, k), kind), integers((*shape, k, n), kind)
         memory = np.full(begin + (batch * m + 1) * (n + gap), 77, kind)
-        out = memory[begin : begin + batch * m * (n + gap)].reshape(batch, m, n + gap)[:, :, :n]
+        out = memory[begin : begin + batch * m * (n + gap)].reshape(batch, m, n + gap)[::step, ::step, :n]
         out = out if batch > 1 else out[0]
-        plan.run(stored(a, layout[0]), stored(b, layout[1]), out)
-        assert np.array_equal(out, a @ b), (problem, plan.config, gap, begin)
-        out[...] = 77
-        assert np.all(memory == 77), (problem, gap, begin)
-    if registry.isa(tier).registers == 16 and registry.computes("small", row):
-        assert taken
+        for mr, nr in registry.tiles(row, registry.isa(tier)):
+            pack = "none" if layout[1] == "n" else "b"
+            plan = Plan(problem, Config("small", tier, mr, nr, pack=pack, split=split, threads=threads))
+            assert plan.past_caches == (k * row.parts <= PAST_STEPS)
+            plan.run(stored(a, layout[0]), stored(b, layout[1]), out)
+            assert np.array_equal(out, a @ b), (problem, mr, nr, gap, begin)
+            out[...] = 77
+            assert np.all(memory == 77), (problem, mr, nr, gap, begin)
 
 
-@pytest.mark.skipif(all(tier.registers != 16 for tier in kernels.runnable()), reason="measured with short vectors")
+@pytest.mark.parametrize("tier", SHORT)
+def test_what_is_not_plain(tier: str) -> None:
+    """Factors, an output that is added to, and one by columns go through it, in blocks of rows."""
+    kernels.load(tier)
+    for m, n, k in [(301, 199, 2), (100, 700, 3)]:
+        a, b = integers((m, k), np.dtype("f4")), integers((k, n), np.dtype("f4"))
+        for layout in ("nn", "nt"):
+            problem = Problem("f32", m, n, k, layout=layout)
+            mr, nr = registry.tiles(registry.dtype("f32"), registry.isa(tier))[0]
+            plan = Plan(problem, Config("small", tier, mr, nr, pack="none" if layout[1] == "n" else "b"))
+            assert plan.past_caches
+            out = np.empty((n, m), "f4").T
+            plan.run(a, stored(b, layout[1]), out)
+            assert np.array_equal(out, a @ b)
+
+
 def test_which_are() -> None:
-    """Few steps, several panels of columns, more than most of L3."""
-    tier = next(tier for tier in kernels.runnable() if tier.registers == 16)
-    kernels.load(tier.name)
-    for shape, past in [
-        ((400, 200, 2), True),
-        ((400, 200, PAST_STEPS), True),
-        ((400, 200, PAST_STEPS + 1), False),
-        ((10000, 8, 2), False),
-        ((100, 200, 2), False),
-        ((100, 200, 2, 4), True),
-    ]:
-        problem = Problem("f32", *shape)
-        config = heuristic.config(problem, tier)
-        assert Plan(problem, config).past_caches == past, shape
-        assert not past or config.family == "small"
+    """Few steps and several panels of columns, of items that are not small, into more than half of L3."""
+    for tier in map(registry.isa, SHORT):
+        kernels.load(tier.name)
+        for shape, past in [
+            ((200, 200, 2), True),
+            ((200, 163, 2), False),
+            ((200, 200, PAST_STEPS), True),
+            ((200, 200, PAST_STEPS + 1), False),
+            ((10000, 8, 2), False),
+            ((100, 200, 2), False),
+            ((100, 200, 2, 4), True),
+            ((20, 200, 2, 20), False),
+        ]:
+            problem = Problem("f32", *shape)
+            config = heuristic.config(problem, tier)
+            assert written_past(problem, tier) == past, (shape, tier.name)
+            assert not past or (config.family == "small" and Plan(problem, config).past_caches)
+    for tier in map(registry.isa, TIERS):
+        assert not written_past(Problem("f32", 400, 400, 2, epilogue="relu"), tier)
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("name", ["f32", "f64", "c64", "i32"])
+@pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i32", "i16"])
 def test_copied_in_pieces(name: str, tier: str) -> None:
     """A B by columns that is larger than what is copied at a time; threads that take columns copy their own."""
-    kind, isa = dtype_of(registry.dtype(name).numpy), registry.isa(tier)
+    kind, isa, row = dtype_of(registry.dtype(name).numpy), registry.isa(tier), registry.dtype(name)
+    if not registry.computes("small", row):
+        pytest.skip("no kernels")
     kernels.load(tier)
     for (m, n, k, batch), threads in itertools.product([(5, 3001, 7, 1), (3, 997, 40, 3), (9, 1024, 48, 1)], [1, 2]):
         problem = Problem(name, m, n, k, batch, "nt", threads)
         shape = (batch,) if batch > 1 else ()
         a, b = integers((*shape, m, k), kind), stored(integers((*shape, k, n), kind), "t")
-        for mr, nr in registry.tiles(registry.dtype(name), isa):
+        for mr, nr in registry.tiles(row, isa):
             config = Config("small", tier, mr, nr, pack="b", split="n", threads=threads)
+            if row.converts:
+                assert "converted" in (config.misfit(problem) or "")
+                continue
             assert config.misfit(problem) is None
             assert np.array_equal(Plan(problem, config).run(a, b), a @ b), (problem, config)
+            # A panel is copied at once.
+            most = MAX_TURNED // (nr * row.itemsize)
+            for steps, fits in [(most, True), (most + 1, False)]:
+                misfit = config.misfit(Problem(name, m, 3 * nr, steps, 1, "nt", threads))
+                assert (misfit is None) == fits or steps > MAX_SMALL_K, (steps, misfit)

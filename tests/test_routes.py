@@ -183,6 +183,9 @@ def test_few_rows_with_few_registers() -> None:
         ((64, 500, 16), "nt", "small", "b"), ((4, 1500, 48), "tt", "small", "b"), ((4, 1500, 49), "tt", "gemm", "b"),
         ((64, 1023, 45), "nn", "gemm", "b"), ((64, 1019, 45), "nn", "small", "none"),
         ((15, 1023, 45), "nn", "small", "none"), ((16, 1025, 900), "nn", "gemm", "b"),
+        ((512, 512, 64), "nt", "gemm", "b"), ((130, 1000, 96), "nt", "gemm", "b"),
+        ((64, 1023, 8), "nn", "small", "none"), ((95, 1000, 126), "tn", "small", "none"),
+        ((31, 61, 230), "tn", "small", "none"),
         ((25, 300, 2), "nt", "small", "b"), ((24, 300, 2), "nt", "dots", "none"), ((4, 300, 8), "nt", "small", "b"),
         ((4, 300, 13), "nt", "dots", "none"), ((2, 300, 8), "nt", "dots", "none"),
         ((3000, 2000, 16), "nt", "gemm", "b"), ((3000, 2000, 10), "nt", "small", "b"),
@@ -191,6 +194,11 @@ def test_few_rows_with_few_registers() -> None:
     ]:  # fmt: skip
         found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v3"))
         assert (found.family, found.pack) == (family, pack), (shape, layout, found)
+    # Longer vectors have none of these rules.
+    for shape, layout in [((64, 1023, 45), "nn"), ((50, 345, 200), "tn"), ((1000, 12, 100), "nn")]:
+        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
+        assert found.pack == "none", (shape, layout, found)
+    assert heuristic.config(Problem("f32", 512, 512, 64, layout="nt"), registry.isa("v4")).family == "gemm"
     # Few columns are the transposed output's rows; one row of each product of a stack.
     for tier in ("v3", "v4"):
         found = heuristic.config(Problem("f32", 1000, 4, 256), registry.isa(tier))

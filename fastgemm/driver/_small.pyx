@@ -19,7 +19,10 @@ cdef enum:
     FETCHED = 1 << 10     # bytes of an operand of one item up to which it is fetched by hand; 4 KiB: 32^3 f32 -15 %
     MAX_WIDENED = 4 << 10   # bytes of a B whose rows are converted once for all of C's
     LEAST_WIDENED = 64      # rows that it is worth it for
-    PAST_LINES = 16       # of a piece of a row that is written past the caches
+    # Of an output that no cache holds: lines of a piece of a row, of as many rows as 32 KiB hold, and rows at a time
+    # where it is not written past them.
+    PAST_LINES = 16
+    PAST_ROWS = 96
     MAX_BESIDE = 8        # vectors of a piece of C that is converted beside it
     # A wide B of few rows and a C of few that come from memory: the CPU follows so many rows too slowly (Zen 5, L3 of
     # 32 MiB, fetched over not, one output: 4 x 1000000 x 4 1.57, 2 x 1000000 x 4 1.37, 6 x 500000 x 16 1.39, f64 8 x
@@ -395,7 +398,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef stack_kernel_t whole
     cdef stack_t s
     cdef call_t item
-    cdef Py_ssize_t _i, lead, width
+    cdef Py_ssize_t _i, lead, width, most
     cdef bint plain, widens
     if plan.pack_b and call.cs_b != t.part:
         turned(plan, call, items, row0, row1, vec0, vec1)
@@ -424,7 +427,14 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
             item.c += call.step_c
         return
     if call.cs_c != t.part or not plain:
-        anything(plan, call, items, row0, rows, vec0, vecs, tail)
+        # (Of a C that no cache holds a block of rows at a time.)
+        most = PAST_ROWS if plan.past_caches else row1 - row0
+        while row0 < row1:
+            if most < row1 - row0 or rows == &own_rows:
+                own_rows = cut(min(most, row1 - row0), plan.mr)
+                rows = &own_rows
+            anything(plan, call, items, row0, rows, vec0, vecs, tail)
+            row0 += most
         return
     if plan.past_caches:
         past_caches(plan, call, items, row0, row1, vec0, vec1, tail)
