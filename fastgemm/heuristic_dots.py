@@ -96,8 +96,13 @@ TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
 # on Zen 4, one thread, times gemm's and small's kernels, k = 32, 64, 256: f32 1000 x 2 1.20 1.45 1.66, 30 x 2 0.61
 # 0.90 1.42, 1000 x 4 0.88 1.28 1.39, 100 x 4 0.68 0.97 1.26, f64 1000 x 2 1.13 1.08 1.20, 100 x 4 0.74 1.01 1.03,
 # i32 1000 x 4 0.84 1.02 1.20, 100 x 4 0.65 0.80 1.02, i16 1000 x 4 1.5, 100 x 3 1.4 2.6 3.9, but i64 x 4 0.7 to
-# 0.8; A from memory, f32 100000 x 2 1.36 2.07 3.5, x 4 0.92 1.44 3.3, f64 x 4 1.36 3.4 2.8).
+# 0.8; A from memory, f32 100000 x 2 1.36 2.07 3.5, x 4 0.92 1.44 3.3, f64 x 4 1.36 3.4 2.8).  Long vectors want rows of
+# as many bytes for so many columns, and from memory more steps for more than two (Zen 5, k = 64, 128, 256: f32 1000 x 2
+# 1.23 - 2.4, 1000 x 4 0.84 1.15 1.3, 20000 x 3 - 1.4, f64 1000 x 4 1.4 - 1.5, i32 1000 x 4 1.0 - 1.4, i16 - - 4.6; from
+# memory f32 100000 x 2 1.05 1.65 1.9, x 3 1.0 - 1.3, x 4 1.0 0.79 1.5, by 192 steps 1.19, i32 alike, f64 x 2 1.1 1.2
+# 1.4, x 3 0.6 - 1.0, x 4 0.55 - 1.1).
 ROWS_A_COLUMN, COLUMN_STEPS = 48, {2: 32, 4: 64, 8: 64}
+COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
@@ -149,14 +154,19 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)
         return m >= TURNED_ROWS and few and n * k * row.stored_bytes <= MAX_TURNED
     if problem.layout == "nn":
-        many = m >= ROWS_A_COLUMN * n and k >= COLUMN_STEPS.get(row.real_bytes, inf)
+        least = COLUMN_STEPS.get(row.real_bytes, inf)
+        if tier.registers > 16:
+            far = n > min(COLUMN_LONG) and problem.streamed > cpu.caches().l3
+            least = max(least, COLUMN_LONG.get(n, 0) // row.real_bytes, FAR_COLUMN_STEPS if far else 0)
+        many = m >= ROWS_A_COLUMN * n and k >= least
         few = registry.computes("dots", row) and exchanges(problem, tier)
         return many and few and n * k * row.stored_bytes <= DOT_TURNED
     if problem.layout != "nt" or not registry.computes("dots", row):
         return False
     if m == 1:
         return not own and row.group == 1 and _beats_gemv(problem, tier)
-    lanes, brief = registry.lanes(row, tier), turns_pieces(problem, tier) or written_past(problem, tier)
+    lanes = registry.lanes(row, tier)
+    brief = tier.registers == 16 and (turns_pieces(problem, tier) or written_past(problem, tier))
     if k in registry.short_steps(row, tier) and n >= 2 * m:
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
     if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:

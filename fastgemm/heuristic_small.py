@@ -216,7 +216,7 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
     # AVX2 on Zen 4, one thread, as many as make 40 to 160 MB, n x k: f32 16 x 16 1.16, 32 x 32 1.09, 64 x 64 1.9, 24 x
     # 100 1.44, 10 x 64 0.83, 8 x 8 0.83; f64 16 x 16 1.6, 32 x 32 1.75, 64 x 64 2.4, 10 x 64 1.14, 64 x 10 1.9).
     row_b = problem.n * problem.row.itemsize
-    if problem.m > 1 or tier.registers > 16 or problem.batch * problem.k * row_b < far_bytes(tier):
+    if problem.m > 1 or tier.registers > 16 or problem.batch * problem.k * row_b < far_bytes():
         return False
     return row_b >= FAR_ROW and (problem.k >= FAR_STEPS or row_b >= FAR_LONG)
 

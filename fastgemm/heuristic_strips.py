@@ -91,7 +91,7 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
         row_b = n * row.stored_bytes
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
         strips = m == FAR_ROWS and row_b % FAR_MULTIPLE == 0
-        if m > FEW_ROWS or near or (size >= far_bytes(tier) and not strips):
+        if m > FEW_ROWS or near or (size >= far_bytes() and not strips):
             return False
     if m > FEW_ROWS:
         return size > caches.l3 // 2

@@ -21,13 +21,19 @@ MAX_SMALL_K = 1024
 MAX_TURNED = 32 << 10
 # As `written_past` asks: steps of k (AVX2 on Zen 4, one thread and two, times gemm's, f32 5000 x 2000 by 1, 4, 8, 10,
 # 12, 16 steps 2.1 1.4, 1.7 1.4, 1.4 1.1, 1.15 1.03, 1.09 0.98, 1.0 0.94; f64 5000 x 1000 by 4, 8, 12 1.6 1.3 1.1; c64
-# by 4, 8 1.36 1.0), bytes of C over L3 (f32 x 3, 8 MB 0.6, 16 MB 1.3, 24 MB 1.7), and of an item of a stack.
-PAST_STEPS, PAST_L3, PAST_ITEM = 10, 1 / 2, 16 << 10
-# Steps of a B by columns with 16 registers, as `turns_pieces` asks, operands and C being at most half of L3 (AVX2 on
-# Zen 4, one thread, times gemm's, which copies in blocks: f32 64 x 300 by 3, 5, 8, 16, 24 steps 1.76 1.59 1.43 1.20
-# 1.13, 4 x 1500 tt by 2, 8, 16, 32, 48, 64 1.74 1.46 1.25 1.08 1.02 1.02, 50 of 100 x 100 by 3, 16, 32 1.98 1.22 1.06,
-# 500 x 1024 x 32 1.09, 64 x 1024 x 16 1.34; f64 64 x 300 x 8 1.41, x 32 1.08, c64 1.35 1.06, i32 64 x 500 x 16 1.14, 5
-# x 300 x 6 2.25; C in memory 3000 x 2000 x 16 0.78, 219 x 240 x 16, 234 of them, 0.73).
+# by 4, 8 1.36 1.0), bytes of C over L3 (f32 x 3, 8 MB 0.6, 16 MB 1.3, 24 MB 1.7), and of an item of a stack.  With
+# AVX-512, whose stores are whole lines, an output that L3 holds some of is better off there (Zen 5, one thread and two,
+# f32 of 24 and 40 MB 2000 x 3000 x 8 0.70, 5000 x 2000 x 8 0.67, of 60 MB 5000 x 3000 by 3, 8 steps 1.4 1.2, 1.2 1.16,
+# 160 MB 5000 x 8000 by 1, 3, 8 1.6 1.4, 1.4 1.3, 1.1 1.1; stacks 100 x 100 x 4 (2000) 1.6 1.5, x 10 (1500) 1.5 1.5,
+# 128 x 128 x 8 (1000) 1.4 1.25, 200 x 500 x 4 (200) 1.4 1.26, 300 x 300 x 8 (400) 1.1 1.1, 333 x 333 x 8 0.93).
+PAST_STEPS, PAST_L3, PAST_ITEM = 10, {16: 1 / 2, 32: 3 / 2}, 16 << 10
+# Steps of a B by columns, as `turns_pieces` asks, operands and C being at most half of L3 (AVX2 on Zen 4, one thread,
+# times gemm's, which copies in blocks: f32 64 x 300 by 3, 5, 8, 16, 24 steps 1.76 1.59 1.43 1.20 1.13, 4 x 1500 tt by
+# 2, 8, 16, 32, 48, 64 1.74 1.46 1.25 1.08 1.02 1.02, 50 of 100 x 100 by 3, 16, 32 1.98 1.22 1.06, 500 x 1024 x 32
+# 1.09, 64 x 1024 x 16 1.34; f64 64 x 300 x 8 1.41, x 32 1.08, c64 1.35 1.06, i32 64 x 500 x 16 1.14, 5 x 300 x 6
+# 2.25; C in memory 3000 x 2000 x 16 0.78, 219 x 240 x 16, 234 of them, 0.73; AVX-512 on Zen 5, f32 64 x 300 x 5 1.25,
+# 64 x 1024 x 16 1.06, 500 x 1024 x 32 1.02, 50 of 100 x 100 by 3, 16 1.35 1.07, tt 4 x 1500 by 2, 8, 32, 48 1.4 2.4
+# 1.06 1.13, 118 x 1095 x 2 1.42, 50 x 700 x 30 1.27; f64 alike).
 TURNED_STEPS = 48
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
@@ -44,9 +50,10 @@ UNTURNED_ROWS = range(10, 13)
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
 # copied first, all of them, a copy that must stay in L2.  (More was not measured.)
 DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
-# Rows from which on two to four columns are computed as rows of the transposed output, with short vectors (AVX2 on Zen
-# 4, one thread, f32 nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256,
-# 3.0; 30 x 2 x 128 0.87, 8 x 4 x 256 0.84).  With long vectors it was not measured.
+# Rows from which on two to four columns are computed as rows of the transposed output (AVX2 on Zen 4, one thread, f32
+# nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128
+# 0.87, 8 x 4 x 256 0.84; AVX-512 on Zen 5, nt, 1000 x 2 x 256 1.6, 1000 x 4 x 64 1.55, 200 x 4 x 256 1.33, A from
+# memory 100000 x 4 x 256 1.7, 400000 x 2 x 64 1.5, f64 1.5, 1.4).
 DOT_EXCHANGED = 64
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
@@ -154,14 +161,14 @@ def near_bytes() -> int:
     return cpu.caches().l3 // 2
 
 
-def far_bytes(tier: registry.Isa) -> int:
+def far_bytes() -> int:
     """Return the bytes of a B, or of all of a stack's, from which on it is taken to be in memory beside few rows.
 
     Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89 0.82,
-    1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, 1900 x 1900 from L3 1.0 to
-    1.1).
+    1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, from 12 MiB on times from 18,
+    a matrix by a vector, f32 1900 x 1900 0.95, 32000 x 100 0.87, 30000 x 128 0.8, but 3000 x 1200 1.2).
     """
-    return cpu.caches().l3 * (9 if tier.registers == 16 else 6) // 16
+    return cpu.caches().l3 * 9 // 16
 
 
 def nearly_far(size: int, tier: registry.Isa) -> bool:
@@ -170,29 +177,26 @@ def nearly_far(size: int, tier: registry.Isa) -> bool:
     With short vectors only.  (f32 4000 x 12 x 1000, A of 16 MB, 1.1 to 1.2, 2000 x 12 x 500 0.94; a B of 16 MB by 8
     rows 2.6, of 10 MB 1.05 to 1.2, by 4 rows 0.9 to 1.0.)
     """
-    return tier.registers == 16 and 3 * size > 2 * far_bytes(tier)
+    return tier.registers == 16 and 3 * size > 2 * far_bytes()
 
 
 def turns_pieces(problem: Problem, tier: registry.Isa) -> bool:
     """Say whether the small family takes a B by columns in pieces: few steps beside operands and an output in L3."""
     row = problem.row
-    if tier.registers != 16 or problem.layout[1] != "t" or problem.k > TURNED_STEPS or problem.streamed > _l3() // 2:
+    if problem.layout[1] != "t" or problem.k > TURNED_STEPS or problem.streamed > _l3() // 2:
         return False
     return not row.converts and registry.accumulators(row, tier) == row.parts and problem.n > registry.lanes(row, tier)
 
 
 def written_past(problem: Problem, tier: registry.Isa) -> bool:
-    """Say whether the small family writes C past the caches: few steps into more than they hold.
-
-    Only with short vectors, where it was measured (`driver/past_caches.pxd`).
-    """
+    """Say whether the small family writes C past the caches: few steps into more than they hold (`PAST_L3`)."""
     row = problem.row
     item = problem.m * problem.n * row.itemsize
     several = problem.n > max(nr for _, nr in registry.tiles(row, tier)) and problem.layout[1] in "nt"
     plain = several and not row.converts and registry.accumulators(row, tier) == row.parts
     few = problem.k * row.parts <= PAST_STEPS and problem.epilogue == "none"
-    large = item >= PAST_ITEM and problem.batch * item > PAST_L3 * _l3()
-    return tier.registers == 16 and plain and few and large
+    large = item >= PAST_ITEM and problem.batch * item > PAST_L3[tier.registers] * _l3()
+    return plain and few and large
 
 
 def _l3() -> int:
@@ -208,7 +212,7 @@ def exchanges(problem: Problem, tier: registry.Isa) -> bool:
     True
     """
     row = problem.row
-    few = tier.registers == 16 and 1 < problem.n <= registry.DOT_ROWS and problem.m >= DOT_EXCHANGED
+    few = 1 < problem.n <= registry.DOT_ROWS and problem.m >= DOT_EXCHANGED
     # Types that are read otherwise than they are stored, or summed otherwise, have no kernels for it.
     return few and row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
 

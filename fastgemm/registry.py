@@ -437,17 +437,17 @@ def in_place(family_name: str, dt: DType) -> bool:
     return found.in_place if found else not dt.converts
 
 
-def steady(tier: Isa, size: int) -> int:
-    """Return how many numbers of `size` bytes ahead a vector's kernels mostly fetch a B from memory; 0: none.
+def steady(size: int) -> int:
+    """Return how many numbers of `size` bytes ahead dot products, and a vector's kernels, mostly fetch from memory.
 
-    Where vectors are short: so far, or two turns of columns or rows, and into L2, which has more places than L1 for
-    lines on their way (AVX2 on Zen 4, one thread, GB/s with the next turn into L1 / so, columns of 176, 352, 512, 1024,
-    4096 floats: 128 MiB 10 11 11 15 18 / 24 24 27 28 26, 24 MiB 9 - 16 24 25 / 39 - 47 49 39; 12 MiB 40 - 47 40 32 / 44
-    - 46 51 43, 4 MiB 63 - 63 40 34 / 51 - 52 53 43).  With AVX-512 it was not measured.  Two turns of more than 16
-    times that leave L2 before they are used, so that lines a quarter of it ahead are fetched (a C prototype, GB/s, two
-    turns / so, columns of 16000, 20000, 60000 floats 25 / 30, 22 / 24, 21 / 25, rows 26 / 32, 22 / 26, 24 / 25).
+    So far, or two turns of columns or rows, and into L2, which has more places than L1 for lines on their way (AVX2
+    on Zen 4, one thread, GB/s with the next turn into L1 / so, columns of 176, 352, 512, 1024, 4096 floats: 128 MiB
+    10 11 11 15 18 / 24 24 27 28 26, 24 MiB 9 - 16 24 25 / 39 - 47 49 39; 12 MiB 40 - 47 40 32 / 44 - 46 51 43, 4 MiB
+    63 - 63 40 34 / 51 - 52 53 43).  Two turns of more than 16 times that leave L2 before they are used, so that lines
+    a quarter of it ahead are fetched (a C prototype, GB/s, two turns / so, columns of 16000, 20000, 60000 floats 25 /
+    30, 22 / 24, 21 / 25, rows 26 / 32, 22 / 26, 24 / 25).
     """
-    return 16384 // size if tier.registers == 16 else 0
+    return 16384 // size
 
 
 def strips(family_name: str, dt: DType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,15 +11,19 @@ from oracle import dtype_of, integers
 
 from fastgemm import cpu, heuristic, kernels, registry
 from fastgemm.plan import Plan
-from fastgemm.problem import MAX_SMALL_K, MAX_TURNED, PAST_STEPS, Config, Problem, written_past
+from fastgemm.problem import MAX_SMALL_K, MAX_TURNED, PAST_L3, PAST_STEPS, Config, Problem, written_past
 
 TIERS = [tier.name for tier in kernels.runnable()]
 
 
+PAST = 128 << 10  # bytes of C
+
+
 @pytest.fixture(autouse=True)
-def caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An L3 so small that short tests fill it."""
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 256 << 10, 256 << 10))
+def caches(monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+    """An L3 so small that short tests fill it, whatever share of it the tier asks for."""
+    l3 = math.ceil(PAST / PAST_L3[registry.isa(tier).registers])
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 256 << 10, l3))
 
 
 def stored(x: np.ndarray, letter: str) -> np.ndarray:
@@ -26,10 +31,7 @@ def stored(x: np.ndarray, letter: str) -> np.ndarray:
     return x if letter == "n" else np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-SHORT = [tier for tier in TIERS if registry.isa(tier).registers == 16]
-
-
-@pytest.mark.parametrize("tier", SHORT)
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "c64", "c128"])
 @pytest.mark.parametrize(("split", "threads"), [("n", 1), ("m", 2), ("n", 2), ("batch", 2)])
 def test_written_past(name: str, tier: str, split: str, threads: int) -> None:
@@ -59,7 +61,7 @@ def test_written_past(name: str, tier: str, split: str, threads: int) -> None:
             assert np.all(memory == 77), (problem, mr, nr, gap, begin)
 
 
-@pytest.mark.parametrize("tier", SHORT)
+@pytest.mark.parametrize("tier", TIERS)
 def test_what_is_not_plain(tier: str) -> None:
     """Factors, an output that is added to, and one by columns go through it, in blocks of rows."""
     kernels.load(tier)
@@ -75,26 +77,27 @@ def test_what_is_not_plain(tier: str) -> None:
             assert np.array_equal(out, a @ b)
 
 
-def test_which_are() -> None:
-    """Few steps and several panels of columns, of items that are not small, into more than half of L3."""
-    for tier in map(registry.isa, SHORT):
-        kernels.load(tier.name)
-        for shape, past in [
-            ((200, 200, 2), True),
-            ((200, 163, 2), False),
-            ((200, 200, PAST_STEPS), True),
-            ((200, 200, PAST_STEPS + 1), False),
-            ((10000, 8, 2), False),
-            ((100, 200, 2), False),
-            ((100, 200, 2, 4), True),
-            ((20, 200, 2, 20), False),
-        ]:
-            problem = Problem("f32", *shape)
-            config = heuristic.config(problem, tier)
-            assert written_past(problem, tier) == past, (shape, tier.name)
-            assert not past or (config.family == "small" and Plan(problem, config).past_caches)
-    for tier in map(registry.isa, TIERS):
-        assert not written_past(Problem("f32", 400, 400, 2, epilogue="relu"), tier)
+@pytest.mark.parametrize("tier", TIERS)
+def test_which_are(tier: str) -> None:
+    """Few steps and several panels of columns, of items that are not small, into more than the share of L3."""
+    isa = registry.isa(tier)
+    kernels.load(tier)
+    wide = 4 * max(nr for _, nr in registry.tiles(registry.dtype("f32"), isa))
+    rows = PAST // (4 * wide)
+    for shape, past in [
+        ((rows, wide, 2), False),
+        ((rows + 1, wide, 2), True),
+        ((rows + 1, wide, PAST_STEPS), True),
+        ((rows + 1, wide, PAST_STEPS + 1), False),
+        ((10 * rows, wide // 4, 2), False),
+        ((rows // 2, wide, 2, 3), True),
+        ((rows // 9, wide, 2, 30), False),
+    ]:
+        problem = Problem("f32", *shape)
+        config = heuristic.config(problem, isa)
+        assert written_past(problem, isa) == past, (shape, tier)
+        assert not past or (config.family == "small" and Plan(problem, config).past_caches)
+    assert not written_past(Problem("f32", 400, wide, 2, epilogue="relu"), isa)
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -198,11 +198,19 @@ def test_few_rows_with_few_registers() -> None:
     for shape, layout in [((64, 1023, 45), "nn"), ((50, 345, 200), "tn"), ((1000, 12, 100), "nn")]:
         found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
         assert found.pack == "none", (shape, layout, found)
-    assert heuristic.config(Problem("f32", 512, 512, 64, layout="nt"), registry.isa("v4")).family == "gemm"
+    for shape, layout, family in [
+        ((512, 512, 64), "nt", "gemm"), ((4, 1500, 48), "tt", "small"), ((89, 2006, 2), "nt", "dots"),
+        ((3000, 2000, 10), "nn", "gemm"), ((6000, 3000, 10), "nn", "small"),
+    ]:  # fmt: skip
+        assert heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4")).family == family, shape
     # Few columns are the transposed output's rows; one row of each product of a stack.
-    for tier in ("v3", "v4"):
-        found = heuristic.config(Problem("f32", 1000, 4, 256), registry.isa(tier))
-        assert (found.family == "dots") == (tier == "v3"), found
+    for shape, tiers in [
+        ((1000, 4, 256), "v3 v4"), ((1000, 4, 127), "v3"), ((1000, 2, 64), "v3 v4"), ((1000, 2, 63), ""),
+        ((100_000, 3, 256), "v3 v4"), ((100_000, 3, 255), "v3"), ((100_000, 2, 64), "v3 v4"),
+    ]:  # fmt: skip
+        for tier in ("v3", "v4"):
+            found = heuristic.config(Problem("f32", *shape), registry.isa(tier))
+            assert (found.family == "dots") == (tier in tiers), (shape, found)
     for n, batch, family in [(64, 10, "gemv"), (64, 10_000, "gemv"), (24, 100, "small"), (24, 50_000, "gemv")]:
         found = heuristic.config(Problem("f32", 1, n, n, batch), registry.isa("v3"))
         assert found.family == family, (n, batch, found)

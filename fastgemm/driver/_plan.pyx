@@ -352,7 +352,7 @@ cdef class Plan:
         # All of B, also where threads share k (a thread's part of it alone, 1 x 800 x 8000, two threads: 0.6); of
         # exchanged operands A.
         cdef Py_ssize_t matrix = plan.k * (plan.m if plan.exchanged else plan.n) * t.part * t.ab_bytes
-        plan.far[0], plan.far[1] = matrix >= far_bytes(tier), plan.batch * matrix >= far_bytes(tier)
+        plan.far[0], plan.far[1] = matrix >= far_bytes(), plan.batch * matrix >= far_bytes()
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
