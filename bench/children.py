@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import progress
+from environment import without_choices
 
 
 def by_turns(
@@ -26,7 +27,7 @@ def by_turns(
             for side in list(sides)[:: -1 if turn % 2 else 1]:
                 bar.step(side)
                 arguments, environment = sides[side]
-                command, within = [sys.executable, script, *arguments], {**os.environ, **environment}
+                command, within = [sys.executable, script, *arguments], {**without_choices(os.environ), **environment}
                 done = subprocess.run(command, env=within, stdout=subprocess.PIPE, text=True)
                 if done.returncode:
                     sys.exit(f"{label}: {side} failed with exit code {done.returncode}")

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import cases
+import environment
 import peers
 import pytest
 import workers
@@ -37,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if "numpy" in sys.modules and late:
         settings = " ".join(f"{key}={wanted[key]}" for key in late)
         raise pytest.UsageError(f"a plugin imported NumPy before its threads could be set; run with {settings}")
+    for key in environment.CHOICES:
+        os.environ.pop(key, None)
     os.environ.update(wanted)
 
 

@@ -15,7 +15,6 @@ last cache of 32).  The bound is the larger of the two; with more rows than the 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -23,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import environment
 import peers
 import progress
 import stats
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     options = parser().parse_args(arguments)
     # Before NumPy is imported: its dot products are to run on the threads that read.
-    os.environ.update(dict.fromkeys(stream.ONE_THREAD, "1"))
+    environment.one_thread()
     rows = measure(options)
     print(f"{workers.machine()['cpu']}, {options.threads} threads, weights {options.size[0]} x {options.size[1]}\n")
     heads = ["dtype", "rows", "ms", "GB/s", "reading GB/s", "reading ms", "peak ms", "% of the bound"]

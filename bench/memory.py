@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import environment
 import progress
 import stats
 
@@ -141,4 +142,5 @@ def slices(case: cases.Case, pool: Any) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
+    environment.let_choose()
     sys.exit(main())

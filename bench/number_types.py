@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import environment
 import numpy as np
 import timing
 
@@ -160,4 +161,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    environment.let_choose()
     main()

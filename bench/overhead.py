@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import operator
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,11 +25,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import environment
 import progress
 import stats
 import workers
-
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FASTGEMM_NUM_THREADS")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -143,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print nanoseconds by size; 1 when --require is missed."""
     options = parser().parse_args(arguments)
     # Before NumPy is imported: a pool of threads has no place in a call of nanoseconds.
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    environment.one_thread("FASTGEMM_NUM_THREADS")
     if options.graph:
         print(f"{workers.machine()['cpu']}; three layers of 8 features, 2 rows, microseconds a call:")
         print("  ".join(f"{name} {cost:.1f}" for name, cost in of_graph(options.rounds).items()))
@@ -168,4 +166,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.let_choose()
     sys.exit(main())

@@ -18,13 +18,13 @@ something that `bench/sweep.py --layout` understands.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import cases
+import environment
 import progress
 import stats
 import timing
@@ -33,7 +33,6 @@ import workers
 if TYPE_CHECKING:
     import numpy as np
 
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SAMPLE_SECONDS, SAMPLES = 1e-3, 5
 MOST_PRODUCTS, MOST_ELEMENTS = 3e8, 2e7  # of a shape, all of its stack: a tenth of a second in the slower library
 MOST_STACK = 1024
@@ -93,7 +92,7 @@ def ratio(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what was found."""
     options = parser().parse_args(arguments)
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    environment.one_thread()
     import fastgemm
 
     found = []
@@ -125,4 +124,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.let_choose()
     sys.exit(main())

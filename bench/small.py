@@ -19,17 +19,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import environment
 import progress
 import stats
 import workers
 
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FASTGEMM_NUM_THREADS")
 SAMPLE_SECONDS = 0.002
 REPEATED = 20_000  # products of the stack that repeats one, so that the call of the plan does not count
 # M x N x K x count.
@@ -155,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables; 1 when a requirement is missed."""
     options = parser().parse_args(arguments)
     # Before NumPy is imported: a pool of threads has no place in a call of nanoseconds.
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    environment.one_thread("FASTGEMM_NUM_THREADS")
     import peer_libxsmm
 
     xsmm, why = (None, "no kernels for it") if options.dtype not in peer_libxsmm.NAMES else peer_libxsmm.load()
@@ -197,4 +196,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.let_choose()
     sys.exit(main())

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import statistics
 import sys
 import time
@@ -26,13 +25,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import environment
 import progress
 import stats
 import timing
 import workers
 from load import Load, Quiet
 
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LAYOUTS = ("x @ B, C order", "x @ B, F order", "A @ x, C order", "A @ x, F order")
 COLUMNS = 2048
 
@@ -127,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print shares of the read bandwidth; 1 when --require is missed."""
     options = parser().parse_args(arguments)
     # Before NumPy is imported: its dot products are to run on the threads that read.
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    environment.one_thread()
     load = Load()
     results = measure(options)
     busy = load.foreign()

@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+import environment
 import progress
 import stats
 import timing
@@ -72,4 +73,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.let_choose()
     sys.exit(main())

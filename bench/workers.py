@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import peers
+from environment import without_choices
 
 SCRIPT = Path(__file__).with_name("worker.py")
 # Threads of the library that ran last still spin for a while: let them go to sleep.
@@ -76,7 +77,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                env={**os.environ, **self.environment},
+                env={**without_choices(os.environ), **self.environment},
                 bufsize=0,
             )
             self.about = self.ask("hello", timeout=timeout)
