@@ -35,6 +35,12 @@ PAST_STEPS, PAST_L3, PAST_ITEM = 10, {16: 1 / 2, 32: 3 / 2}, 16 << 10
 # 64 x 1024 x 16 1.06, 500 x 1024 x 32 1.02, 50 of 100 x 100 by 3, 16 1.35 1.07, tt 4 x 1500 by 2, 8, 32, 48 1.4 2.4
 # 1.06 1.13, 118 x 1095 x 2 1.42, 50 x 700 x 30 1.27; f64 alike).
 TURNED_STEPS = 48
+# Rows and steps from which on the columns of C's last vector, where it holds a quarter of one at most, are computed by
+# kernels whose rows share vectors: a pass over A more, for less work (Zen 5, AVX-512, one thread, f32 100 x 100 x 100
+# 1.03, stacks of it 1.04, 64 x 50 x 200 1.07, 200 x 100 x 512 1.09, 300 x 97 x 300 1.10, 1000 x 35 x 300 1.09, 32 x 100
+# x 1000 1.08, 64 x 36 x 500 1.31, 500^3 1.01; f64 1.00 to 1.06; but f32 16 x 500 x 500 0.96, 100 x 18 x 100 0.98, 50^3
+# 0.94, 20 x 50 x 50 0.85).
+LEFT_ROWS, LEFT_STEPS = 32, 96
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
@@ -197,6 +203,17 @@ def written_past(problem: Problem, tier: registry.Isa) -> bool:
     few = problem.k * row.parts <= PAST_STEPS and problem.epilogue == "none"
     large = item >= PAST_ITEM and problem.batch * item > PAST_L3[tier.registers] * _l3()
     return plain and few and large
+
+
+def few_left(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether C's last vector holds so few columns that they are better off by themselves (`LEFT_ROWS`)."""
+    row = problem.row
+    lanes = tier.vector_bytes // row.real_bytes
+    left = problem.n * row.parts % lanes
+    few = 0 < left <= lanes // 4 and problem.n * row.parts > lanes
+    near = problem.m * problem.k * row.parts * row.real_bytes <= _l3() // 4
+    return few and near and problem.layout == "nn" and problem.m >= LEFT_ROWS and problem.k >= LEFT_STEPS and (
+        not row.converts and row.group == 1 and problem.epilogue == "none")
 
 
 def _l3() -> int:

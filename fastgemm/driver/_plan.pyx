@@ -19,7 +19,7 @@ from fastgemm.driver.structs cimport (
 import numpy as np
 
 from fastgemm import cpu, registry
-from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes, written_past
+from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes, few_left, written_past
 
 cdef extern from *:
     const char* FASTGEMM_CODE
@@ -434,6 +434,10 @@ cdef class Plan:
         plan.deep = (plan.family == FAMILY_GEMM and vectors == 1 and plan.m <= min(plan.mr, MAX_DEEP) and not ready
                      and plan.split != SPLIT_M and plan.k >= registry.DEEP_STEPS and t.deep[plan.m] != NULL)
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
+        # Whole sums and whole rows: the bits stay those of other ways.
+        plan.apart = (few_left(problem, tier) and plan.kc == steps and not plan.past_caches and not ready
+                      and (plan.threads == 1 or plan.split == SPLIT_BATCH or plan.split == SPLIT_M and plan.batch == 1)
+                      and t.narrow[max(plan.tail, 2 * t.part)] != NULL)
         if plan.family == FAMILY_SMALL:
             # Equal panels of rows where one panel more makes them so: the kernels loop over those by themselves.
             if plan.rows.larger and plan.m % (plan.rows.panels + 1) == 0:
@@ -499,6 +503,11 @@ cdef class Plan:
     def past_caches(self):
         """Whether C is written past the caches, which do not hold it."""
         return self.plan.past_caches
+
+    @property
+    def apart(self):
+        """Whether the columns of C's last vector, which are few, are computed by themselves."""
+        return self.plan.apart
 
     @property
     def special(self):

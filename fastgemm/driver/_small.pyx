@@ -7,6 +7,8 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
     one wide product       its panels of columns, which share A
 """
 
+from libc.string cimport memset
+
 from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
 from fastgemm.driver.past_caches cimport fg_fence_past, write_past
@@ -471,3 +473,23 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
             s.column += lead
             own_vecs = cut_components(width - lead, L, plan.nv, &tail)
     by_tiles(plan, &s, rows, vecs, tail)
+
+
+cdef void last_columns(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                       Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
+    # Rows row0 : row1 of the columns that C's last vector holds few of: rows share vectors, and the sums have the order
+    # of the tiles that computed the other columns.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t first = (plan.width - 1) * t.length, size = t.real_bytes
+    cdef stack_t s
+    memset(&s, 0, sizeof(stack_t))
+    s.count, s.m, s.n, s.k = items, row1 - row0, plan.tail, plan.k
+    s.a = call.a + row0 * call.rs_a * size
+    s.b = call.b + first * size
+    s.c = call.c + (row0 * call.rs_c + first) * size
+    s.rs_a, s.cs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_a, call.rs_b, call.rs_c
+    s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
+    s.size_ab = s.size_c = size
+    s.panels, s.tail, s.offsets = 1, plan.tail, NO_OFFSETS
+    # (One column by the kernel of two.)
+    t.narrow[max(plan.tail, 2 * t.part)](&s)

@@ -6,10 +6,10 @@ from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, gemv_of_stack, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
 from fastgemm.driver._dots cimport dots, dots_of_stack
-from fastgemm.driver._small cimport small
+from fastgemm.driver._small cimport last_columns, small
 from fastgemm.driver.structs cimport (
     FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start,
-    plan_t, share, special_takes,
+    cut, plan_t, share, special_takes,
 )
 from fastgemm.driver.pieces cimport fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
@@ -25,6 +25,7 @@ cdef enum:
     # Grains for a thread below which the work is cut into equal shares: no process holds a core for less than the
     # 1.5 ms that they take, and small pieces read A more often (f32 512^3 92 % of the peak in shares, 87 dealt out).
     LEAST_PIECES = 32
+    NEAR_BYTES = 256 << 10   # of A in a stack, that are passed over twice
 
 openmp = bool(fg_has_openmp())
 
@@ -66,11 +67,47 @@ cdef void rectangle(
     blocked(plan, call, row0, row1, vec0, vec1, items, space, space + plan.a_bytes)
 
 
+cdef inline bint in_two(const plan_t* plan, const call_t* call) noexcept nogil:
+    # Whether a call is one whose last columns may be computed by themselves.
+    cdef Py_ssize_t part = plan.kernels.part
+    return (call.cs_a == part and call.cs_b == part and call.cs_c == part and call.finish == NULL
+            and call.offsets == NULL and call.store.alpha_is_one and call.store.beta_kind == 0 and not call.store.conj)
+
+
+cdef void piece_in_two(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last,
+                       char* space) noexcept nogil:
+    # Units first : last, rows or items: all columns but those of C's last vector, then those, while A is near.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t items = max(1, NEAR_BYTES // (plan.m * plan.k * t.part * t.real_bytes)), count
+    cdef call_t item
+    cdef plan_t own = plan[0]
+    own.apart = False
+    own.width -= 1
+    own.n = own.width * t.length // t.part
+    own.tail, own.vectors, own.ncv = t.length, cut(own.width, own.nv), min(own.ncv, own.width)
+    if plan.split == SPLIT_M:
+        piece(&own, call, first, last, space)
+        last_columns(plan, call, 1, first, last)
+        return
+    while first < last:
+        count = min(items, last - first)
+        piece(&own, call, first, first + count, space)
+        item = call[0]
+        item.a += first * call.step_a
+        item.b += first * call.step_b
+        item.c += first * call.step_c
+        last_columns(plan, &item, count, 0, plan.m)
+        first += count
+
+
 cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
     # Units first : last of the whole stack.
     cdef call_t item = call[0]
     cdef Py_ssize_t i = first // plan.units, begin, end, items
     cdef bint shared = call.step_b == 0 and plan.pack_b
+    if plan.apart and in_two(plan, call):
+        piece_in_two(plan, call, first, last, space)
+        return
     if plan.special != NULL and plan.units == 1 and special_takes(plan.special, call):
         plan.special.run(last - first, call.a + first * call.step_a, call.step_a,
                          call.b + first * call.step_b, call.step_b, call.c + first * call.step_c, call.step_c)
@@ -242,10 +279,11 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
     cdef Py_ssize_t taken = 0, halves = symmetric_pieces(plan, call)
     cdef char* space = NULL
     cdef int part
-    if plan.family == FAMILY_SMALL:
+    cdef bint two = plan.apart and in_two(plan, call)
+    if plan.family == FAMILY_SMALL and not two:
         small(plan, call, plan.batch, 0, plan.m, 0, plan.width)
         return 0
-    if plan.direct and plan.batch == 1:
+    if plan.direct and plan.batch == 1 and not two:
         macrokernel(plan, call, &call.store, call.a, call.rs_a, call.cs_a, False, call.b, False, 0, 0,
                     0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
         return 0

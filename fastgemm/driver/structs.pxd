@@ -88,6 +88,7 @@ cdef struct plan_t:
     # Panels of a product that is direct or whole; `vectors` also those of a B that is packed already.
     grid_t rows, vectors
     int tail                    # live components of C's last vector
+    bint apart                  # those are few, and rows of C share vectors for them: the product without them first
     const special_t* special    # a kernel for this very shape, or NULL
 
 
