@@ -101,7 +101,7 @@ TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
 # 1.23 - 2.4, 1000 x 4 0.84 1.15 1.3, 20000 x 3 - 1.4, f64 1000 x 4 1.4 - 1.5, i32 1000 x 4 1.0 - 1.4, i16 - - 4.6; from
 # memory f32 100000 x 2 1.05 1.65 1.9, x 3 1.0 - 1.3, x 4 1.0 0.79 1.5, by 192 steps 1.19, i32 alike, f64 x 2 1.1 1.2
 # 1.4, x 3 0.6 - 1.0, x 4 0.55 - 1.1).
-ROWS_A_COLUMN, COLUMN_STEPS = 48, {2: 32, 4: 64, 8: 64}
+ROWS_A_COLUMN, COLUMN_STEPS = {16: 48, 32: 16}, {2: 32, 4: 64, 8: 64}
 COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
@@ -158,7 +158,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         if tier.registers > 16:
             far = n > min(COLUMN_LONG) and problem.streamed > cpu.caches().l3
             least = max(least, COLUMN_LONG.get(n, 0) // row.real_bytes, FAR_COLUMN_STEPS if far else 0)
-        many = m >= ROWS_A_COLUMN * n and k >= least
+        many = m >= ROWS_A_COLUMN[tier.registers] * n and k >= least
         few = registry.computes("dots", row) and exchanges(problem, tier)
         return many and few and n * k * row.stored_bytes <= DOT_TURNED
     if problem.layout != "nt" or not registry.computes("dots", row):

@@ -38,7 +38,17 @@ from typing import NamedTuple
 
 from . import cpu, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem, far_bytes, nearly_far, turns_pieces, written_past
+from .problem import (
+    MAX_SMALL_K,
+    MAX_TURNED,
+    Config,
+    Problem,
+    far_bytes,
+    nearly_far,
+    shares_vectors,
+    turns_pieces,
+    written_past,
+)
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 TALL_STEPS = 48  # of k from which a tile of one vector and more than eight rows pays
@@ -55,6 +65,11 @@ ROW_VECTORS = {32: 4, 16: 3}
 FAR_ROW, FAR_LONG, FAR_STEPS = 64, 512, 16  # bytes of a row of B, and steps of k, of a stack that gemv streams better
 SHARED_STEPS = 16  # of as few columns, A by rows, beside dot products
 MAX_WIDENED = 4 << 10  # bytes of B, as in the driver
+# Rows from which on any number of steps is worth it where rows of C share vectors; A by columns for so few columns
+# from memory (times gemm's, Zen 5, one thread, f32, 2 to 4 columns, 8 rows 1.4, 16 2.5, 63 1.7, 130 2.2, 8 columns
+# 1.3 1.6 1.1 1.4; f64 1.2 to 2.4; A by columns, 2 to 4, 16 rows 2.8, 63 2.5, 500 3.5, of 100 MB 1.3 to 3, 8 columns
+# 2.2 to 0.6, f64 1.1 to 2.6; AVX2 1.0 to 2.4, A by columns 1.1 to 2.9, from memory 0.7 to 0.8).
+LONG_ROWS, LONG_COLUMNS = 8, {32: 4, 16: 0}
 # Steps of a row by few columns, in a stack, from which gemv puts rows of B side by side (ns of a product, small / gemv:
 # f32 n = 2 k = 16 17 / 12, 64 50 / 14, 1000 981 / 108; n = 3 16 17 / 15, 64 49 / 24; n = 5 32 27 / 23; n = 8 64 43 /
 # 25).
@@ -188,18 +203,6 @@ def _tiles(problem: Problem, tier: registry.Isa) -> list[tuple[int, int]]:
     return [(mr, nr) for mr, nr in heuristic_tiles.tiles(problem, tier) if nr > vector or not short]
 
 
-def is_narrow(problem: Problem, tier: registry.Isa) -> bool:
-    """Whether rows of C share vectors."""
-    row, length = problem.row, tier.vector_bytes // problem.row.real_bytes
-    widest = max(registry.narrow_widths(row, tier), default=0)
-    if not row.parts < problem.n * row.parts <= widest:
-        return False
-    # A by columns takes whole vectors of rows, and has no complex kernels; it is the only one for bytes.
-    if problem.layout[0] == "n":
-        return not row.stored
-    return problem.layout[0] == "t" and row.parts == 1 and problem.m >= length
-
-
 def one_row(problem: Problem, tier: registry.Isa) -> bool:
     """Whether registers hold the only row of C, so that a tile beats gemv's passes over it."""
     few = registry.lanes(problem.row, tier) < problem.n <= _row(problem, tier) and not _streams(problem, tier)
@@ -234,9 +237,24 @@ def _shared(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     return k <= CONVERTED[problem.dtype].shared or (n <= FEW_COLUMNS and k <= SHARED_STEPS)
 
 
+def _long(problem: Problem, tier: registry.Isa) -> bool:
+    # More steps than other products of this family have, where rows share vectors.
+    few = LONG_COLUMNS[tier.registers]
+    enough = problem.layout[0] == "n" or problem.n <= few or problem.streamed <= cpu.caches().l3 // 2
+    return enough and problem.layout[1] == "n" and problem.m >= LONG_ROWS and shares_vectors(problem, tier)
+
+
+def _is_deep(problem: Problem, tier: registry.Isa) -> bool:
+    # Rows that share vectors, but so few that gemm's kernels with several sets of accumulators are faster (f32 2 x 2 x
+    # 1000 1.7, 4 x 4 x 1000 1.22, 5 x 3 x 1000 2.0, 6 x 2 x 1000 1.0, 8 x 2 x 1000 0.7; AVX2 6 x 2 x 1000 1.8).
+    return shares_vectors(problem, tier) and problem.m in dict(registry.deep(problem.row, tier))
+
+
 def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if n == 1 or k > MAX_SMALL_K or not registry.computes("small", problem.row):
+    if n == 1 or not registry.computes("small", problem.row) or (k > MAX_SMALL_K and not _long(problem, tier)):
+        return False
+    if 1 < m <= registry.DEEP_ROWS and k >= registry.DEEP_STEPS and _is_deep(problem, tier):
         return False
     if m == 1 and (problem.layout[1] != "n" or problem.row.converts):
         return False
@@ -251,7 +269,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return False  # no multiply of 64 bits: gemm's kernels make it of halves
     columns = 2 * registry.lanes(problem.row, tier)
     if problem.row.converts:
-        if is_narrow(problem, tier):
+        if shares_vectors(problem, tier):
             # (times dot products of A turned over: 262144 x 2 x 2 50, 20000 x 8 x 8 3.3, 10000 x 2 x 500 2.5, but
             # 5000 x 8 x 400 0.6)
             return problem.batch == 1 and (n <= FEW_COLUMNS or k <= SMALL)
@@ -268,7 +286,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return k <= limits.short or (tall and k <= SHORT) or (m <= limits.flat.get(tier.registers, 0) and n > SMALL)
     if problem.layout[1] != "n" and max(m, n, k) <= SMALL:
         return True
-    if is_narrow(problem, tier):
+    if shares_vectors(problem, tier):
         return True
     if m > 1 and _short(problem, tier):
         return True

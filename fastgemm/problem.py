@@ -205,6 +205,17 @@ def written_past(problem: Problem, tier: registry.Isa) -> bool:
     return plain and few and large
 
 
+def shares_vectors(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether rows of C are so short that the small family has several in a vector."""
+    row, lanes = problem.row, tier.vector_bytes // problem.row.real_bytes
+    if not row.parts < problem.n * row.parts <= max(registry.narrow_widths(row, tier), default=0):
+        return False
+    # A by columns takes whole vectors of rows, and has no complex kernels; it is the only one for bytes.
+    if problem.layout[0] == "n":
+        return not row.stored
+    return problem.layout[0] == "t" and row.parts == 1 and problem.m >= lanes
+
+
 def few_left(problem: Problem, tier: registry.Isa) -> bool:
     """Say whether C's last vector holds so few columns that they are better off by themselves (`LEFT_ROWS`)."""
     row = problem.row
@@ -443,7 +454,7 @@ class Config:
                 return f"small copies a panel, or a B that is converted, of at most {MAX_TURNED >> 10} KiB"
             if self.pack == "b" and self.threads > 1 and self.split == "n" and dt.converts:
                 return "small copies a whole B of a type that is converted"
-            if problem.k > MAX_SMALL_K:
+            if problem.k > MAX_SMALL_K and not shares_vectors(problem, tier):
                 return f"small does not cut k: at most {MAX_SMALL_K}"
             if self.split == "k":
                 return "small splits m, n or batch"

@@ -203,6 +203,15 @@ def test_few_rows_with_few_registers() -> None:
         ((3000, 2000, 10), "nn", "gemm"), ((6000, 3000, 10), "nn", "small"),
     ]:  # fmt: skip
         assert heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4")).family == family, shape
+    # Rows that share vectors, at any length; so few that accumulators come in sets; columns of A from memory are few.
+    for shape, layout, family in [
+        ((28, 4, 1116), "nn", "small"), ((8, 8, 5000), "nn", "small"), ((7, 4, 1116), "nn", "gemm"),
+        ((6, 4, 512), "nn", "gemm"), ((6, 4, 511), "nn", "small"), ((80, 4, 1961), "tn", "small"),
+        ((15, 4, 1961), "tn", "gemm"), ((5000, 8, 2000), "tn", "gemm"), ((5000, 4, 2000), "tn", "small"),
+        ((80, 9, 1961), "tn", "gemm"), ((64, 4, 256), "nn", "dots"), ((63, 4, 256), "nn", "small"),
+    ]:  # fmt: skip
+        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
+        assert found.family == family, (shape, layout, found)
     # Few columns are the transposed output's rows; one row of each product of a stack.
     for shape, tiers in [
         ((1000, 4, 256), "v3 v4"), ((1000, 4, 127), "v3"), ((1000, 2, 64), "v3 v4"), ((1000, 2, 63), ""),

@@ -19,7 +19,7 @@ from oracle import dtype_of, integers, normal
 
 from fastgemm import kernels, registry
 from fastgemm.plan import Plan
-from fastgemm.problem import Config, Problem
+from fastgemm.problem import MAX_SMALL_K, Config, Problem, shares_vectors
 
 RUNNABLE = [tier.name for tier in kernels.runnable()]
 
@@ -476,9 +476,13 @@ def test_small_narrow(dt: registry.DType, tier: registry.Isa) -> None:
     config = Config("small", tier.name, *registry.tiles(dt, tier)[0])
     widest = max(registry.narrow_widths(dt, tier), default=0) // dt.parts
     for n in range(2, widest + 1):
-        for m, k in itertools.product((*range(1, 10), 31, 63, 70), (*range(1, 7), 8)):
+        sizes = itertools.product((*range(1, 10), 31, 63, 70), (*range(1, 7), 8))
+        for m, k in (*sizes, (31, MAX_SMALL_K + 3), (150, 70)):
             for letters in ("nn", "tn"):
                 problem = problem_of(dt, (m, n, k), letters)
+                if k > MAX_SMALL_K and not shares_vectors(problem, tier):
+                    assert "does not cut" in (config.misfit(problem) or "")
+                    continue
                 a, b = operand(m, k, dt.numpy, letters[0], 1), operand(k, n, dt.numpy, letters[1], 2)
                 result = dt.result or dt.numpy
                 tight = np.full((m + 2, n), sea(result), dtype_of(result))

@@ -12,7 +12,7 @@ straight, a load and a store a vector.  B is read where it lies; copying it take
 rows, and for so many packing or turning the output is as good.  Operands that kernels do not read as they are stored
 are widened by copying both; a B of few columns that lie the other way is turned over first, once.
 
-With short vectors two to four columns are rows of the transposed output (`plan.exchanged`): they are copied, whatever
+Two to four columns are rows of the transposed output (`plan.exchanged`): they are copied, whatever
 way they lie, and A's rows are read where they lie, as columns, and fetched ahead if they come from memory.
 """
 
@@ -22,6 +22,7 @@ from fastgemm.driver.abi cimport MAX_DOTS, MAX_SHORT, kernels_t, stack_t, store_
 from fastgemm.driver.structs cimport (
     DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, far_b, grid_t, plan_t, row_gap, share,
 )
+from fastgemm.driver.turned cimport turned_columns
 
 cdef enum:
     LINE = 64
@@ -36,22 +37,6 @@ NO_OFFSETS[0].step = NO_OFFSETS[1].step = NO_OFFSETS[0].is_unsigned = NO_OFFSETS
 cdef inline bint awkward(const char* x, Py_ssize_t stride) noexcept nogil:
     # Rows that do not begin with a line, or share sets.
     return (<size_t>x | <size_t>stride) % LINE != 0 or stride % PAGE == 0
-
-
-cdef void turned_columns(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py_ssize_t cs, int unit,
-                         char* out, Py_ssize_t gap) noexcept nogil:
-    # Columns of B, or of an A across, as rows, `gap` apart.
-    cdef Py_ssize_t p, j
-    for p in range(k):
-        for j in range(n):
-            if unit == 1:
-                out[j * gap + p] = b[p * rs + j * cs]
-            elif unit == 2:
-                (<short*>out)[j * gap + p] = (<const short*>b)[p * rs + j * cs]
-            elif unit == 4:
-                (<int*>out)[j * gap + p] = (<const int*>b)[p * rs + j * cs]
-            else:
-                (<long long*>out)[j * gap + p] = (<const long long*>b)[p * rs + j * cs]
 
 
 cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items,

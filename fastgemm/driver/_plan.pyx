@@ -425,6 +425,7 @@ cdef class Plan:
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.far_row = _far_row(plan, problem, tier.registers)
         plan.far_blocks = _far_blocks(plan, problem)
+        plan.far_columns = problem.layout[0] == "t" and 4 * problem.streamed > cpu.caches().l3
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
         plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3

@@ -457,7 +457,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     if items > 1:
         fetch_ahead(&s, t.part)
     if whole != NULL:
-        if 0 < plan.far_row <= FAR_ROW_BYTES and call.rs_a < 2 * plan.k * t.part:
+        if plan.far_columns or 0 < plan.far_row <= FAR_ROW_BYTES and call.rs_a < 2 * plan.k * t.part:
             s.far = FAR_ROWS
         whole(&s)
         return

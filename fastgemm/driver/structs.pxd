@@ -76,6 +76,7 @@ cdef struct plan_t:
     Py_ssize_t unit             # columns of a unit of gemv or dots
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     Py_ssize_t far_row          # bytes of a row of A that are fetched ahead, from memory or L3, or 0
+    bint far_columns            # small: A by columns comes from memory, or L3
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_c                  # C comes from memory
     bint past_caches            # small: it is written past the caches
