@@ -27,10 +27,16 @@ cdef int C_SHIFTS[MAX_CODES]
 cdef npy_intp TURNED_FROM = problem.TURNED_FROM, TURNED_WIDE = problem.TURNED_WIDE
 cdef npy_intp TURNED_NEAR = problem.TURNED_NEAR, TURNED_FAR = problem.TURNED_FAR
 cdef npy_intp DOT_FIRST = problem.UNTURNED_ROWS.start, DOT_END = problem.UNTURNED_ROWS.stop
-cdef npy_intp NEAR_BYTES = 0     # problem.near_bytes(), which asks the CPU (0.5 ms): not while the library is imported
+# problem.near_bytes() and problem.thin_steps(), which ask the CPU (0.5 ms): not while the library is imported.
+cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef npy_intp EXCHANGED_M = problem.EXCHANGED_M, EXCHANGED_N = problem.EXCHANGED_N, EXCHANGED_K = problem.EXCHANGED_K
 cdef npy_intp EXCHANGED_LONG = problem.EXCHANGED_LONG, EXCHANGED_OUT = problem.EXCHANGED_OUT
+cdef npy_intp THIN_M = problem.THIN_M, THIN_K = problem.THIN_K
+cdef npy_intp THIN_MORE[2]
+cdef npy_intp THIN_MOST[2]
+for _i, (_more, _most) in enumerate(problem.THIN_BYTES):
+    THIN_MORE[<int>_i], THIN_MOST[<int>_i] = _more, _most
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
@@ -58,8 +64,17 @@ cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexce
     return m <= TURNED_FAR
 
 
-cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k) noexcept nogil:
+cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
+    # `problem.turns` of sizes, where A is given transposed.
+    if m < THIN_M or k < THIN_K or k > THIN_STEPS:
+        return False
+    return THIN_MORE[0] < row_c <= THIN_MOST[0] or THIN_MORE[1] < row_c <= THIN_MOST[1]
+
+
+cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
     # `problem.turns` of sizes, where both operands are given transposed.
+    if thin(m, n * size, k):
+        return True
     if m < 2 or n < 2 or k < EXCHANGED_K:
         return False
     if k < EXCHANGED_LONG:
@@ -87,9 +102,11 @@ cdef int describe(
         if a.cols == size * part and b.rows == size * part:
             turned ^= batch == 1 and (turns(n, m, k, size * part) if turned else turns(m, n, k, size * part))
         elif not turned and a.rows == size * part and b.rows == size * part:
-            turned = exchanges(m, n, k)
+            turned = exchanges(m, n, k, size * part)
         elif turned and a.cols == size * part and b.cols == size * part:
-            turned = not exchanges(n, m, k)
+            turned = not exchanges(n, m, k, size * part)
+        elif a.rows == size * part and b.cols == size * part:
+            turned ^= thin(n, m * size * part, k) if turned else thin(m, n * size * part, k)
     if turned:
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by
@@ -243,8 +260,8 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY, NEAR_BYTES
-    NEAR_BYTES = problem.near_bytes()
+    global READY, NEAR_BYTES, THIN_STEPS
+    NEAR_BYTES, THIN_STEPS = problem.near_bytes(), problem.thin_steps()
     kernels.active_isa()
     dispatch.tuned()
     READY = True

@@ -68,6 +68,14 @@ TURNED_K = 64
 # 64 and 1000 1.06 and 9.6, 1000 x 4 by 64, 256, 1000 0.76, 1.2, 3.3, 64 x 64 x 1000 1.12, 8 x 64 x 64 0.87; f64 1.1 to
 # 4.5, 500 x 64 x 1000 0.97.)
 EXCHANGED_M, EXCHANGED_N, EXCHANGED_K, EXCHANGED_LONG, EXCHANGED_OUT = 32, 8, 64, 256, 4096
+# And an output whose rows leave a good part of a line empty, A being by columns: exchanged, rows of A are what
+# vectors lie along.  Least and most bytes of such rows, fewest rows and steps.  (Zen 5, AVX-512, one thread,
+# exchanged times not, tn f32 n = 9, 12, 14, 17, 20: m = 160, k = 100 1.34 1.32 1.2 1.37 1.16, k = 400 2.3 1.75 1.5
+# 1.8 1.6, 24 x 100 1.4 1.1 0.9 1.15 1.0, 4000 x 1500 1.5 1.8 1.4 1.5 1.1, but k = 24 0.8 0.9 - 0.96 0.7, n = 15, 24,
+# 33 of k = 100 1.0 0.9 to 1.04 1.0, of 400 1.1 to 1.3, n = 32, 48, 64 0.6 to 0.97; f64 n = 5, 6, 7, 9 1.3 to 2.0, 1.2
+# to 1.9, 1.2 to 1.8, 1.0 to 1.7; tt f32 n = 9, 12, 17, 20 1.2 to 3.3, 1.1 to 2.5, 1.3 to 2.5, 1.1 to 2.2; AVX2, tn, n
+# = 5, 9, 12 1.1 to 1.9, 1.1 to 1.4, 0.94 to 1.4.)
+THIN_BYTES, THIN_M, THIN_K = ((32, 56), (64, 80)), 32, 96
 # The letter of a B that was packed beforehand (`fastgemm.pack`).
 PACKED = "p"
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg" + PACKED)
@@ -245,6 +253,20 @@ def exchanges(problem: Problem, tier: registry.Isa) -> bool:
     return few and row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
 
 
+def thin_steps() -> int:
+    """Return the most steps of a thin output that is exchanged (`THIN_BYTES`): with long vectors any.
+
+    AVX2 on Zen 5, one thread, f32 50 x 12 x 100000 0.67, 64 x 20 x 50000 0.92, 100 x 10 x 100000 1.58, f64 128 x 10 x
+    10000, 8 of them, 0.64, 100 x 10 x 100000 0.86; AVX-512 1.25, 1.37, 1.7, 1.5, 1.44.
+    """
+    return MAX_DIM if any(tier.vector_bytes == 64 for tier in cpu.isas()) else 2048
+
+
+def _thin(m: int, row_c: int, k: int) -> bool:
+    thin = any(more < row_c <= most for more, most in THIN_BYTES)
+    return thin and m >= THIN_M and THIN_K <= k <= thin_steps()
+
+
 def turns(problem: Problem) -> bool:
     """Say whether the transposed output is computed although C is row-major (see `TURNED_FROM`).
 
@@ -254,6 +276,8 @@ def turns(problem: Problem) -> bool:
     (True, False)
     """
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if problem.layout in ("tn", "tt") and problem.row.turns and _thin(m, n * size, k):
+        return True
     if problem.layout == "tt" and problem.row.turns:
         long = k >= EXCHANGED_LONG
         few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)

@@ -118,7 +118,13 @@ def test_special_values() -> None:
         np.testing.assert_array_equal(fastgemm.matmul(a, weight.T), a @ weight.T)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+THIN = [
+    (32, 9, 96), (200, 14, 100), (200, 15, 100), (64, 20, 96), (31, 9, 96), (32, 9, 95), (40, 7, 300), (40, 5, 300),
+    (40, 8, 300), (9, 300, 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [*SIZES, *THIN])
 def test_explain_names_what_calls_look_up(m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule stands in `problem` and, by its constants, in _call: they must say the same."""
     seen = []
@@ -129,6 +135,35 @@ def test_explain_names_what_calls_look_up(m: int, n: int, k: int, monkeypatch: p
         _plan.forget_plans()
         fastgemm.matmul(a, b)
         assert seen.pop() == fastgemm.explain(a, b).problem
+        # A given transposed, and an output by columns, of one product and a stack.
+        for left in (np.ones((k, m), dtype).T, np.ones((2, k, m), dtype).swapaxes(1, 2)):
+            stack = left.shape[:-2]
+            for right in (np.ones((*stack, k, n), dtype), np.ones((*stack, n, k), dtype).swapaxes(-1, -2)):
+                _plan.forget_plans()
+                fastgemm.matmul(left, right)
+                assert seen.pop() == fastgemm.explain(left, right).problem
+                other = np.empty((*stack, n, m), dtype).swapaxes(-1, -2)
+                _plan.forget_plans()
+                fastgemm.matmul(left, right, out=other)
+                exchanged = fastgemm.explain(right.swapaxes(-1, -2), left.swapaxes(-1, -2)).problem
+                assert seen.pop() == exchanged
+
+
+def test_thin_outputs() -> None:
+    """Rows of C that leave part of a line empty, beside an A given transposed: the other output is computed."""
+    rng = np.random.default_rng(0)
+    for dtype, (m, n, k), batch in itertools.product(
+        ("f4", "f8", "i4", "i8", "c8"), [(32, 9, 96), (70, 14, 131), (150, 17, 97), (41, 5, 200), (33, 10, 300)], (1, 3)
+    ):
+        stack = (batch,) if batch > 1 else ()
+        a = rng.integers(-4, 5, (*stack, k, m)).astype(dtype).swapaxes(-1, -2)
+        for b in (rng.integers(-4, 5, (*stack, k, n)), rng.integers(-4, 5, (*stack, n, k)).swapaxes(-1, -2)):
+            b = b.astype(dtype)
+            want = np.matmul(a, b)
+            memory = np.full((*stack, m, n + 3), 77, dtype)
+            for out in (np.empty_like(want), memory[..., 1:-2], np.empty((*stack, n, m), dtype).swapaxes(-1, -2)):
+                assert np.array_equal(fastgemm.matmul(a, b, out=out), want), (dtype, m, n, k, batch)
+            assert np.all(memory[..., [0, -2, -1]] == 77)
 
 
 def test_the_rule() -> None:
@@ -138,6 +173,12 @@ def test_the_rule() -> None:
 
     assert letters(25, 512) == (512, 25, 1)
     assert letters(8, 512) == (8, 512, 1)
+    assert letters(40, 9, "tn") == letters(40, 9, "tt") == (9, 40, 1)
+    assert letters(40, 15, "tn") == (40, 15, 1)
+    assert letters(40, 20, "tn") == (20, 40, 1)
+    assert letters(9, 40, "tn") == (9, 40, 1)
+    assert letters(40, 5, "tn", "f64") == letters(40, 5, "tn", "i64") == (5, 40, 1)
+    assert letters(31, 9, "tn") == letters(31, 9, "tn", "c128") == letters(31, 9, "tn", "f16") == (31, 9, 1)
     assert letters(25, 512, "nn") == letters(25, 512, "tn") == letters(25, 512, dtype="f16") == (25, 512, 1)
     assert letters(81, 512) == (81, 512, 1)
     assert letters(80, 319) == (80, 319, 1)

@@ -8,8 +8,9 @@ cdef extern from *:
     """
     #if defined(__SSE2__)
     #include <emmintrin.h>
-    /* Returns the steps that are done.  Of three columns a load takes the number behind them, which the row after it has. */
-    static inline Py_ssize_t fg_turn_4(Py_ssize_t k, Py_ssize_t n, const float* b, Py_ssize_t rs, float* out, Py_ssize_t gap)
+    /* Returns the steps that are done.  Of three columns a load takes the number behind them, which the next row has. */
+    static inline Py_ssize_t fg_turn_4(Py_ssize_t k, Py_ssize_t n, const float* b, Py_ssize_t rs, float* out,
+                                       Py_ssize_t gap)
     {
         Py_ssize_t p = 0;
         if (rs < n || n < 2 || n > 4)
