@@ -151,6 +151,11 @@ TURNED_ROWS = 128
 # And with any B: 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41, int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4
 # from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
+# Steps of any stack, whose operands and outputs are so much of L3 at most (times gemm's, one thread, f32, 3, 8, 16
+# steps: 50 of 100 x 9 nn 1.0 1.44 1.2, tt 1.9 1.5 1.37, 200 of 400 x 24 nn 1.5 1.2 1.1, 200 of 400 x 40 tn 1.65 1.2
+# 1.03, 400 of 100 x 40 - - 1.1; f64 1.0 to 1.9, but of 28 MB 0.8 to 1.1; AVX2 1.2 to 2.2; one vector of columns, 32
+# steps, 1.04 to 1.1).
+STACK_STEPS, STACK_L3 = 16, 5 / 8
 PIECE_CYCLES = 3  # of a row of C, for each tile that it is written in (494 x 64 x 8, 6x64 times 14x32 1.25)
 LINE_STEPS = 16  # of k that a line of A has
 # Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
@@ -325,11 +330,15 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     near = problem.streamed <= caches.l3 // (4 if problem.batch > 1 else 2)
     if written_past(problem, tier) or turns_pieces(problem, tier):
         return True
+    stacked = problem.batch > 1 and problem.k * problem.row.parts <= STACK_STEPS and row_b % 4096 > 0
+    if stacked and problem.streamed <= STACK_L3 * caches.l3:
+        return True
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
     if row_b % 4096 == 0 or not near or _copied(problem, tier):
         return False
-    several = problem.n > registry.lanes(problem.row, tier) and bytes_b <= caches.l2 // 2
+    several = problem.n > registry.lanes(problem.row, tier) or (problem.batch > 1 and problem.k <= SHORT)
+    several = several and bytes_b <= caches.l2 // 2
     steps = STEPS
     by_columns = problem.layout[0] == "t" and problem.m >= COLUMN_ROWS
     more = problem.m <= MORE_ROWS[bytes_b <= caches.l2 // 4] and not by_columns

@@ -212,6 +212,14 @@ def test_few_rows_with_few_registers() -> None:
     ]:  # fmt: skip
         found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
         assert found.family == family, (shape, layout, found)
+    # Stacks of few steps, whatever their width and layout, as long as L3 holds most of them.
+    for shape, layout, family in [
+        ((407, 13, 3, 361), "tn", "small"), ((100, 9, 16, 50), "tt", "small"), ((100, 9, 17, 50), "tt", "gemm"),
+        ((400, 40, 16, 200), "nn", "small"), ((400, 90, 16, 200), "nn", "gemm"), ((100, 9, 32, 50), "nn", "small"),
+        ((100, 9, 33, 50), "nn", "gemm"), ((100, 1024, 8, 10), "nn", "gemm"),
+    ]:  # fmt: skip
+        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
+        assert found.family == family, (shape, layout, found)
     # Few columns are the transposed output's rows; one row of each product of a stack.
     for shape, tiers in [
         ((1000, 4, 256), "v3 v4"), ((1000, 4, 127), "v3"), ((1000, 2, 64), "v3 v4"), ((1000, 2, 63), ""),

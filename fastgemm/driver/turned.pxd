@@ -8,7 +8,7 @@ cdef extern from *:
     """
     #if defined(__SSE2__)
     #include <emmintrin.h>
-    /* Returns the steps that are done.  Of three columns a load takes the number behind them, which the next row has. */
+    /* Returns the steps that are done.  Of three columns a load takes the number behind them, of the next row. */
     static inline Py_ssize_t fg_turn_4(Py_ssize_t k, Py_ssize_t n, const float* b, Py_ssize_t rs, float* out,
                                        Py_ssize_t gap)
     {
