@@ -18,7 +18,7 @@ from oracle import dtype_of, integers
 from fastgemm import cpu, heuristic, kernels, registry
 from fastgemm.cpu import Caches
 from fastgemm.plan import Plan
-from fastgemm.problem import Config, Problem
+from fastgemm.problem import LEFT_ROWS, LEFT_STEPS, Config, Problem
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect as Linux has it")
 PAGES = 16
@@ -95,6 +95,11 @@ def test_no_byte_beside_operands(
         (2, 2, registry.DEEP_STEPS + 1),
         (3, 5, registry.DEEP_STEPS),
         (6, 3, registry.DEEP_STEPS + 3),
+        # The last columns by themselves, passes over rows that are done, and columns that are turned over.
+        (LEFT_ROWS + 1, lanes + 1, LEFT_STEPS + 1),
+        (63, 4, 5),
+        (70, 3, 41),
+        (66, 4, 42),
     ]
     for (m, n, k), letters in itertools.product(sizes, ("nn", "tn", "nt", "tt")):
         problem = Problem(dt.name, m, n, k, layout=letters)
