@@ -33,10 +33,8 @@ cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef npy_intp EXCHANGED_M = problem.EXCHANGED_M, EXCHANGED_N = problem.EXCHANGED_N, EXCHANGED_K = problem.EXCHANGED_K
 cdef npy_intp EXCHANGED_LONG = problem.EXCHANGED_LONG, EXCHANGED_OUT = problem.EXCHANGED_OUT
 cdef npy_intp THIN_M = problem.THIN_M, THIN_K = problem.THIN_K
-cdef npy_intp THIN_MORE[2]
-cdef npy_intp THIN_MOST[2]
-for _i, (_more, _most) in enumerate(problem.THIN_BYTES):
-    THIN_MORE[<int>_i], THIN_MOST[<int>_i] = _more, _most
+cdef npy_intp THIN_MORE, THIN_MOST, WIDER_MORE, WIDER_MOST
+(THIN_MORE, THIN_MOST), (WIDER_MORE, WIDER_MOST) = problem.THIN_BYTES
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
@@ -68,7 +66,7 @@ cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
     # `problem.turns` of sizes, where A is given transposed.
     if m < THIN_M or k < THIN_K or k > THIN_STEPS:
         return False
-    return THIN_MORE[0] < row_c <= THIN_MOST[0] or THIN_MORE[1] < row_c <= THIN_MOST[1]
+    return THIN_MORE < row_c <= THIN_MOST or WIDER_MORE < row_c <= WIDER_MOST
 
 
 cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:

@@ -26,7 +26,9 @@ sys.path.append(str(BENCH))
 
 import builds  # noqa: E402
 import cases  # noqa: E402
+import children  # noqa: E402
 import compare  # noqa: E402
+import environment  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
 import squares  # noqa: E402
@@ -81,7 +83,10 @@ def synthetic() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("module", [cases, peers, squares, stats, timing, workers], ids=lambda module: module.__name__)
+EXAMPLES = [cases, environment, peers, squares, stats, timing, workers]
+
+
+@pytest.mark.parametrize("module", EXAMPLES, ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -300,6 +305,26 @@ class TestLibraries:
             assert all(0 < seconds < 1 for seconds in worker.ask("time")["seconds"])
         with workers.Worker("numpy", 1, python="/no/such/python") as worker:
             assert not worker.start()["ok"]
+
+    def test_no_blas_is_told_its_kernels(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """An administrator's variable reaches no process that is timed, unless the library itself asks for it."""
+        for name in environment.CHOICES:
+            monkeypatch.setenv(name, "1")
+        script = tmp_path / "told.py"
+        script.write_text(
+            "import json, os, sys\n"
+            f"sys.path.insert(0, {str(Path(environment.__file__).parent)!r})\n"
+            "import environment\n"
+            "if 'again' in sys.argv:\n"
+            "    os.environ.update(dict.fromkeys(environment.CHOICES, '1'))\n"
+            "    sys.argv.remove('again'), sys.orig_argv.remove('again')\n"
+            "    environment.let_choose()\n"
+            "print(json.dumps([sys.argv[1:], [name for name in environment.CHOICES if name in os.environ]]))\n"
+        )
+        found = children.by_turns("told", str(script), 1, {"plain": (["x"], {}), "again": (["again", "x"], {})})
+        assert found == {"plain": [[["x"], []]], "again": [[["x"], []]]}
+        told = children.by_turns("told", str(script), 1, {"asked": ([], {environment.CHOICES[0]: "Haswell"})})
+        assert told == {"asked": [[[], [environment.CHOICES[0]]]]}
 
     def test_a_cold_first_call_is_no_sample(self) -> None:
         calls: list[Any] = []

@@ -39,6 +39,8 @@ def test_bits(name: str, tier: str, family: str) -> None:
     if not registry.supported(row, isa) or not registry.computes(family, row):
         pytest.skip("no such kernels")
     kernels.load(tier)
+    if lanes // 4 < row.parts:
+        pytest.skip("a quarter of a vector holds no number")
     m, k, step = LEFT_ROWS + 5, LEFT_STEPS + 3, lanes // row.parts
     seen = 0
     for left, (batch, split, threads) in [
@@ -64,7 +66,7 @@ def test_bits(name: str, tier: str, family: str) -> None:
             same = plan_of(problem, tier, family, split, threads).run(a, np.broadcast_to(b[:1], b.shape))
             first = plan_of(Problem(name, m, n, k), tier, family, "n", 1).run(a[2], b[0])
             assert np.array_equal(same[2], first)
-    assert seen or lanes // 4 < row.parts
+    assert seen
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -109,4 +111,4 @@ def test_other_calls_of_the_plan(tier: str) -> None:
     assert np.array_equal(plan.run(spread, b), want)
     assert np.array_equal(plan.run(np.asfortranarray(a), b), want)
     assert np.array_equal(plan.run(a, b, np.empty((n, m), "f4").T), want)
-    assert np.array_equal(plan.run(a[::-1], b[:, ::1]), want[::-1])
+    assert np.array_equal(plan.run(a[::-1], b), want[::-1])
