@@ -128,6 +128,7 @@ cdef int describe(
     call.terms = NULL
     call.offsets = NULL
     call.slim = False
+    call.soon = NULL
     call.store.terms = NULL
     call.store.appended = 0
     call.store.conj = 0

@@ -28,6 +28,7 @@ from fastgemm.members cimport (
 import numpy as np
 
 from fastgemm import registry, row_operations
+from fastgemm.problem import far_bytes
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -59,6 +60,7 @@ cdef class Chain:
     cdef member_t* members
     cdef int count
     cdef bint sealed        # it has run
+    cdef bint far           # what it reads is too much for the caches
     cdef Py_ssize_t outer[MAX_OUTER]
     cdef readonly Py_ssize_t rows, block, scratch, workspace
     cdef Py_ssize_t rest
@@ -307,7 +309,9 @@ cdef class Chain:
         cdef cnp.ndarray array
         cdef int failed, d, most = threads_now()
         cdef Py_ssize_t total, i, lowest, highest, reach
-        self.sealed = True
+        if not self.sealed:
+            self.far = sum(slot[2] - slot[1] for slot in self.slots if slot and not slot[3]) >= far_bytes()
+            self.sealed = True
         if threads is not None:
             most = min(max(1, threads), most)
         if len(arrays) < len(self.slots):
@@ -339,8 +343,10 @@ cdef class Chain:
             if low < lowest or high > highest:
                 raise ValueError(f"the chain reaches bytes {low} to {high} of slot {i}, it has {lowest} to {highest}")
             work.slots[i] = cnp.PyArray_BYTES(array)
+            if written:
+                work.written |= <unsigned long long>1 << i
         work.members, work.count, work.scratch = self.members, self.count, self.scratch
-        work.block, work.rest = self.block, self.rest
+        work.block, work.rest, work.far = self.block, self.rest, self.far
         for i in range(MAX_OUTER):
             work.outer[i] = self.outer[i]
         total = self.outer[0] * self.outer[1] * self.outer[2]

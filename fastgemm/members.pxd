@@ -5,6 +5,7 @@ from libc.string cimport memcpy, memset
 from fastgemm._linear cimport fused_of
 from fastgemm.driver._team cimport run_inside
 from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
+from fastgemm.driver.soon cimport add_span, no_soon, soon_t
 from fastgemm.driver.structs cimport call_t, plan_t
 
 cdef enum:
@@ -50,6 +51,8 @@ cdef struct work_t:
     const member_t* members
     int count
     char* slots[MAX_SLOTS]
+    unsigned long long written      # a bit for each slot that members write
+    bint far                        # what they read comes from memory
     Py_ssize_t outer[MAX_OUTER]
     Py_ssize_t block, rest, scratch
 
@@ -62,7 +65,7 @@ cdef inline char* at(const ref_t* r, const work_t* work, const Py_ssize_t* index
 
 
 cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssize_t* index, bint last,
-                             char* space) noexcept nogil:
+                             char* space, soon_t* soon) noexcept nogil:
     cdef call_t call
     cdef epilogue_t e
     cdef offset_t offsets[2]
@@ -73,6 +76,7 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
     memset(&call, 0, sizeof(call))
     call.a, call.c = at(&m.x, work, index, space), at(&m.y, work, index, space)
     call.slim = m.slim
+    call.soon = soon
     call.b = m.panels if m.panels != NULL else at(&m.u, work, index, space)
     call.rs_a, call.cs_a = m.x.row // size, m.x.column // size
     call.rs_b, call.cs_b = m.u.row // size, m.u.column // size
@@ -129,18 +133,53 @@ cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_
         m.finish(count, m.n, y, m.y.row // m.y.column, &e, 0, 0)
 
 
+cdef inline void locate(const work_t* work, Py_ssize_t item, Py_ssize_t* index) noexcept nogil:
+    index[2] = item % work.outer[2]
+    index[1] = item // work.outer[2] % work.outer[1]
+    index[0] = item // work.outer[2] // work.outer[1]
+
+
+cdef inline void add_soon(soon_t* soon, const ref_t* r, const work_t* work, const Py_ssize_t* now,
+                          const Py_ssize_t* then, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t size) noexcept nogil:
+    # What an operand refers to in the next item, where that is another place.
+    if r.slot < 0 or work.written >> r.slot & 1:
+        return
+    cdef char* at_now = at(r, work, now, NULL)
+    cdef char* at_then = at(r, work, then, NULL)
+    if at_now != at_then:
+        add_span(soon, at_then, rows, r.row, columns, r.column, size, work.far)
+
+
+cdef inline void find_soon(soon_t* soon, const work_t* work, Py_ssize_t item, const Py_ssize_t* now) noexcept nogil:
+    # The matrices that the next item reads.  It is mostly this thread's: items are taken in pieces.
+    cdef Py_ssize_t then[MAX_OUTER]
+    cdef Py_ssize_t i, rows
+    cdef const member_t* m
+    locate(work, item + 1, then)
+    rows = work.rest if then[2] + 1 == work.outer[2] else work.block
+    for i in range(work.count):
+        m = &work.members[i]
+        if m.kind != PRODUCT:
+            continue
+        add_soon(soon, &m.x, work, now, then, rows, m.k, m.plans[0].kernels.ab_bytes)
+        if m.panels == NULL:
+            add_soon(soon, &m.u, work, now, then, m.k, m.n, m.plans[0].kernels.ab_bytes)
+
+
 cdef inline void run_item(const void* work_, Py_ssize_t item, char* space) noexcept nogil:
     cdef const work_t* work = <const work_t*>work_
     cdef Py_ssize_t index[MAX_OUTER]
     cdef Py_ssize_t i
     cdef const member_t* m
-    index[2] = item % work.outer[2]
-    index[1] = item // work.outer[2] % work.outer[1]
-    index[0] = item // work.outer[2] // work.outer[1]
+    cdef soon_t soon
+    locate(work, item, index)
     cdef bint last = index[2] + 1 == work.outer[2]
+    no_soon(&soon)
+    if item + 1 < work.outer[0] * work.outer[1] * work.outer[2]:
+        find_soon(&soon, work, item, index)
     for i in range(work.count):
         m = &work.members[i]
         if m.kind == PRODUCT:
-            run_product(m, work, index, last, space)
+            run_product(m, work, index, last, space, &soon if soon.lines else NULL)
         else:
             run_rows(m, work, index, work.rest if last else work.block, space)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from oracle import dtype_of
+from oracle import dtype_of, normal
 
 from fastgemm import cpu, heuristic, kernels, registry
+from fastgemm.chain import SCRATCH, Chain, Product, Ref, Rows
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -96,3 +98,67 @@ def test_stack_from_memory(letter: str, tier: str) -> None:
     assert plan.far == (False, True)
     for each in (b, np.broadcast_to(b[:1], b.shape)):
         assert np.array_equal(plan.run(a, each), np.einsum("bik,bkj->bij", a, each))
+
+
+def stack(letter: str, count: int, rows: int, columns: int, kind: np.dtype, gap: int, step: int) -> np.ndarray:
+    """So many rows x columns, with a gap behind each row of memory, from the last one back if step is -1."""
+    rows, columns = (rows, columns) if letter == "n" else (columns, rows)
+    x = small((count, rows, columns + gap), kind)[:, ::step, :columns]
+    return x if letter == "n" else x.swapaxes(1, 2)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", ["f32", "f64", "c64", "bf16_f32", "i8_i32", "i32"])
+def test_items_from_memory(name: str, tier: str) -> None:
+    """Tiles fetch a stack's next item, with gaps, backwards, turned over, or one operand alone; the last has none."""
+    isa, row = registry.isa(tier), registry.dtype(name)
+    if not registry.supported(row, isa):
+        pytest.skip(f"no kernels of {name} for {tier}")
+    kind = dtype_of(row.numpy)
+    wide = np.dtype("c16" if kind.kind == "c" else "f8")
+    m, n, k = 37, 90, 70
+    count = BYTES // (kind.itemsize * (m + n) * k) + 2
+    mr, nr = registry.tiles(row, isa)[-1]
+    config = Config("gemm", tier, mr, nr, pack="ab")
+    kernels.load(tier)
+    for layout, gap, step in itertools.product(("nn", "nt", "tn", "tt"), (0, 9), (1, -1)):
+        a, b = stack(layout[0], count, m, k, kind, gap, step), stack(layout[1], count, k, n, kind, gap, step)
+        plan = Plan(Problem(name, m, n, k, count, layout=layout), config)
+        assert plan.far_items == 2
+        for left, right in ((a, b), (np.broadcast_to(a[:1], a.shape), b), (a, np.broadcast_to(b[:1], b.shape))):
+            want = (left.astype(wide) @ right.astype(wide)).astype(dtype_of(row.result or row.numpy))
+            assert np.array_equal(plan.run(left, right), want), (layout, gap, step)
+    assert Plan(Problem(name, m, n, k, 3), config).far_items == 0
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("heads_last", [False, True])
+def test_attention_from_memory(heads_last: bool, tier: str, on_tier: Callable[[str], registry.Isa]) -> None:
+    """A chain's tiles fetch the next head, whose rows have gaps or none, and blocks of rows of the same head."""
+    on_tier(tier)
+    batch, heads, length, features, block = 16, 6, 75, 44, 30
+    order = (batch, length, heads, features) if heads_last else (batch, heads, length, features)
+    q, k, v = (normal(order, np.float32, seed) for seed in range(3))
+    assert q.nbytes + k.nbytes + v.nbytes > BYTES
+    out = np.empty_like(q)
+    lies = [x.swapaxes(1, 2) if heads_last else x for x in (q, k, v, out)]
+
+    def ref(slot: int, moves: bool) -> Ref:
+        each, head, row, column = lies[slot].strides
+        return Ref(slot, "float32", 0, (each, head, block * row * moves), row, column)
+
+    keys = ref(1, False)
+    scores = Ref(SCRATCH, "float32", 0, (), 4 * length, 4)
+    members = (
+        Product(length, features, ref(0, True), keys._replace(row=keys.column, column=keys.row), scores),
+        Rows("softmax", length, scores, scores, {"scale": 0.3}),
+        Product(features, length, scores, ref(2, False), ref(3, True)),
+    )
+    made = Chain(members, (batch, heads, -(-length // block)), length, block, 4 * block * length)
+    for threads in (1, 2):
+        out.fill(0)
+        made.run([q, k, v, out], threads)
+        left, right, values = (x.astype("f8") for x in lies[:3])
+        shares = np.exp(0.3 * (left @ right.swapaxes(2, 3)))
+        want = shares / shares.sum(-1, keepdims=True) @ values
+        np.testing.assert_allclose(lies[3], want, rtol=0, atol=1e-5)

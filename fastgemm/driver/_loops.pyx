@@ -14,6 +14,7 @@ from fastgemm.driver.abi cimport (
     GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, micro_t, offset_t, quant_t, store_t,
     update_t,
 )
+from fastgemm.driver.soon cimport next_soon
 from fastgemm.driver.structs cimport (
     FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, far_b, grid_t, lead_of, panel_at, panel_start, plan_t,
     row_gap, share, some_panels,
@@ -82,6 +83,9 @@ cdef void macrokernel(
     # Bytes of A and of B that the next block of k reads, and how many of them a tile fetches: at most three quarters of
     # what its steps can (32 x 32 x 1000000 by all of it, two threads, 0.92).
     cdef Py_ssize_t next_a = kc * cs_a * size_a, next_b = kc * call.rs_b * size, share_of = 0, at
+    # Lines of what comes after this product that a tile fetches.
+    cdef Py_ssize_t lines = 0
+    cdef const char* coming
     cdef const char* b_panel
     cdef const char* a_panel
     cdef char* c
@@ -108,6 +112,8 @@ cdef void macrokernel(
             behind = cut_components(live - lead, L, plan.nv, &tail)
             vecs = &behind
             panels = behind.panels + 1
+    if call.soon != NULL:
+        lines = ceil_div(call.soon.lines, panels * rows.panels)
     if plan.far_blocks and rows.panels > 1:
         share_of = ceil_div(next_a + next_b, panels * (rows.panels - 1))
     for jr in range(panels):
@@ -172,6 +178,11 @@ cdef void macrokernel(
                         pace = steady
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
+            if lines and ahead == 0:
+                coming = next_soon(call.soon, lines, kc, nv * L * size_b, &pace)
+                if coming != NULL:
+                    ahead = (coming - b_panel) // size_b
+                    pace //= size_b
             if direct:
                 c = call.c + ((row + r) * call.rs_c + column + col) * size_c
                 micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, pace, &own)

@@ -293,6 +293,19 @@ cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
     return row
 
 
+cdef int _far_items(const plan_t* plan) except -1:
+    # What copies B, or turns A or B over, waits for an item of a stack that lies in L3 or in memory: the tiles of the
+    # one before fetch it (medians of four processes by turns, Zen 5, one thread and two, f32 300 of 128 x 128 x 128 tn
+    # 1.29, 1.25, tt 1.41, 1.36, 256 of 128 x 128 x 96 nt 1.17, 1.14, 2000 of 64 x 64 x 64 1.08, 1.12; f64, one thread,
+    # 100 of 100 x 100 x 100 tt 1.39, 40 of 30 x 500 x 100 nt 1.26; below three eighths of L3 0.93 to 1.02).  Where all
+    # tiles fetch rows of A none is left for it (f64 32 of 784 x 8 x 72 0.95).
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t stack = plan.batch * (plan.m + plan.n) * plan.k * t.part * t.ab_bytes
+    if plan.batch == 1 or plan.family != FAMILY_GEMM or plan.far_row and plan.width <= plan.nv:
+        return 0
+    return 2 if stack >= far_bytes() else 1 if stack >= cpu.caches().l3 * 3 // 8 else 0
+
+
 cdef bint _far_blocks(const plan_t* plan, problem) except -1:
     # A tile takes a few numbers of each row of B, and of A by columns: rows that come from memory, in an order that the
     # CPU's own prefetch does not see.  All tiles of a block of k, but those that fetch the next panel, fetch a part
@@ -425,6 +438,7 @@ cdef class Plan:
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
         plan.far_row = _far_row(plan, problem, tier.registers)
         plan.far_blocks = _far_blocks(plan, problem)
+        plan.far_items = _far_items(plan)
         plan.far_columns = problem.layout[0] == "t" and 4 * problem.streamed > cpu.caches().l3
         # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
         # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
@@ -494,6 +508,11 @@ cdef class Plan:
     def far(self):
         """Whether kernels of vectors and dot products take B to be in memory: one B, and a stack of them."""
         return bool(self.plan.far[0]), bool(self.plan.far[1])
+
+    @property
+    def far_items(self):
+        """Whether a stack's next item is fetched while one is multiplied: 0, 1 where its rows have no gaps, 2."""
+        return self.plan.far_items
 
     @property
     def exchanged(self):

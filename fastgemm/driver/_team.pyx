@@ -7,6 +7,7 @@ from fastgemm.driver._loops cimport blocked, gemv, gemv_of_stack, macrokernel, t
 from fastgemm.driver._strips cimport strips
 from fastgemm.driver._dots cimport dots, dots_of_stack
 from fastgemm.driver._small cimport last_columns, small
+from fastgemm.driver.soon cimport add_span, no_soon, soon_t
 from fastgemm.driver.structs cimport (
     FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start,
     cut, plan_t, share, special_takes,
@@ -103,7 +104,8 @@ cdef void piece_in_two(const plan_t* plan, const call_t* call, Py_ssize_t first,
 cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
     # Units first : last of the whole stack.
     cdef call_t item = call[0]
-    cdef Py_ssize_t i = first // plan.units, begin, end, items
+    cdef Py_ssize_t i = first // plan.units, begin, end, items, size = plan.kernels.ab_bytes
+    cdef soon_t soon
     cdef bint shared = call.step_b == 0 and plan.pack_b
     if plan.apart and in_two(plan, call):
         piece_in_two(plan, call, first, last, space)
@@ -124,6 +126,16 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
         return
     while first < last:
         items = 1
+        if plan.far_items and plan.units == 1 and i + 1 < plan.batch:
+            no_soon(&soon)
+            # (Rows of A have their own way, `far_row`.)
+            if call.step_a and plan.far_row == 0:
+                add_span(&soon, item.a + call.step_a, plan.m, call.rs_a * size, plan.k, call.cs_a * size,
+                         size * plan.kernels.part, plan.far_items > 1)
+            if call.step_b:
+                add_span(&soon, item.b + call.step_b, plan.k, call.rs_b * size, plan.n, call.cs_b * size,
+                         size * plan.kernels.part, plan.far_items > 1)
+            item.soon = &soon
         if plan.direct:
             macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False, 0, 0,
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)

@@ -1,6 +1,7 @@
 """The values that the driver's modules pass to each other, and the arithmetic of cutting a length into parts."""
 
 from fastgemm.driver.abi cimport MAX_STRIP, finish_t, kernels_t, offset_t, special_t, store_t
+from fastgemm.driver.soon cimport soon_t
 
 cdef enum:
     FAMILY_GEMM = 0         # registry.FAMILIES[0]
@@ -48,6 +49,7 @@ cdef struct call_t:
     const void* terms           # what `finish` is told
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted
     bint slim                   # B's panels, where it is packed already, are slim ones
+    soon_t* soon                # what is to be fetched while tiles run, or NULL
 
 cdef struct grid_t:
     # A length cut into `panels` parts: the first `larger` have size + 1, the others size.
@@ -76,6 +78,7 @@ cdef struct plan_t:
     Py_ssize_t unit             # columns of a unit of gemv or dots
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     Py_ssize_t far_row          # bytes of a row of A that are fetched ahead, from memory or L3, or 0
+    int far_items               # of a stack: the next item comes from L3 (1) or from memory (2)
     bint far_columns            # small: A by columns comes from memory, or L3
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_c                  # C comes from memory
