@@ -100,6 +100,8 @@ def test_no_byte_beside_operands(
         (63, 4, 5),
         (70, 3, 41),
         (66, 4, 42),
+        # Few rows in groups that share some of them.
+        *itertools.product((5, 9, 13), (2, 4, 7), (3, 42)),
     ]
     for (m, n, k), letters in itertools.product(sizes, ("nn", "tn", "nt", "tt")):
         problem = Problem(dt.name, m, n, k, layout=letters)
