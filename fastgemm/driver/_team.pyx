@@ -101,10 +101,22 @@ cdef void piece_in_two(const plan_t* plan, const call_t* call, Py_ssize_t first,
         first += count
 
 
+cdef inline void find_soon(const plan_t* plan, const call_t* item, soon_t* soon) noexcept nogil:
+    # What the item behind this one of a stack multiplies.  Rows of A have their own way, `far_row`.
+    cdef Py_ssize_t size = plan.kernels.ab_bytes, number = size * plan.kernels.part
+    no_soon(soon)
+    if item.step_a and plan.far_row == 0:
+        add_span(soon, item.a + item.step_a, plan.m, item.rs_a * size, plan.k, item.cs_a * size, number,
+                 plan.far_items > 1)
+    if item.step_b:
+        add_span(soon, item.b + item.step_b, plan.k, item.rs_b * size, plan.n, item.cs_b * size, number,
+                 plan.far_items > 1)
+
+
 cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, char* space) noexcept nogil:
     # Units first : last of the whole stack.
     cdef call_t item = call[0]
-    cdef Py_ssize_t i = first // plan.units, begin, end, items, size = plan.kernels.ab_bytes
+    cdef Py_ssize_t i = first // plan.units, begin, end, items
     cdef soon_t soon
     cdef bint shared = call.step_b == 0 and plan.pack_b
     if plan.apart and in_two(plan, call):
@@ -127,14 +139,7 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
     while first < last:
         items = 1
         if plan.far_items and plan.units == 1 and i + 1 < plan.batch:
-            no_soon(&soon)
-            # (Rows of A have their own way, `far_row`.)
-            if call.step_a and plan.far_row == 0:
-                add_span(&soon, item.a + call.step_a, plan.m, call.rs_a * size, plan.k, call.cs_a * size,
-                         size * plan.kernels.part, plan.far_items > 1)
-            if call.step_b:
-                add_span(&soon, item.b + call.step_b, plan.k, call.rs_b * size, plan.n, call.cs_b * size,
-                         size * plan.kernels.part, plan.far_items > 1)
+            find_soon(plan, &item, &soon)
             item.soon = &soon
         if plan.direct:
             macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False, 0, 0,
