@@ -10,6 +10,7 @@ import numpy as np
 from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
 from .packed import PackedMatrix
+from .plan import Plan
 from .problem import PACKED, Config, Problem, Record, as_called, exchanges, normalised
 from .version import VERSION
 
@@ -65,6 +66,7 @@ class Explanation:
             if p.layout[1] == PACKED:
                 packed = "A (B is packed already)" if c.pack == "ab" else "nothing (B is packed already)"
             lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
+        lines += self._details()
         if c.special:
             there = "" if special.find(c.special, p) else ": not loaded"
             lines.append(f"a kernel of its own in {special.folder() / c.special}.so{there}")
@@ -74,6 +76,16 @@ class Explanation:
             lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s "
                          f"({self.record.gain:.2f} times the heuristic)")
         return "\n".join(lines)
+
+    def _details(self) -> list[str]:
+        # What the plan made of the configuration.
+        p, c = self.problem, self.config
+        if c.family not in ("gemm", "small") or p.layout[1] == PACKED:
+            return []
+        kernels.load(c.isa)
+        plan = Plan(p, c)
+        lines = ["C's last columns, which are few, by kernels whose rows share vectors"] if plan.apart else []
+        return lines + ["the next item's operands fetched meanwhile"] * bool(plan.far_items)
 
 
 def explain(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastgemm
-from fastgemm import cpu, kernels
+from fastgemm import cpu, kernels, registry
 
 
 def test_explain_of_arrays_and_sizes_agree() -> None:
@@ -19,6 +19,19 @@ def test_explain_of_arrays_and_sizes_agree() -> None:
     assert fastgemm.explain(a, b[::2].repeat(2, 0)[:, ::2]).problem.layout == "ng"
     assert fastgemm.explain(np.ones((7, 20, 30), "f4"), b).problem.batch == 7
     assert fastgemm.explain(a, b, num_threads=1).problem.threads == 1
+
+
+def test_explain_tells_what_plans_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers = kernels.runnable()
+    if not tiers:
+        pytest.skip("no kernels run on this CPU")
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 4 << 20))
+    lanes = registry.lanes(registry.dtype("f32"), tiers[-1])
+    sizes = {"m": 300, "n": 4 * lanes, "k": 300, "num_threads": 1}
+    assert "share vectors" in repr(fastgemm.explain(**{**sizes, "n": 4 * lanes + 1}))
+    assert "share vectors" not in repr(fastgemm.explain(**sizes))
+    assert "fetched meanwhile" in repr(fastgemm.explain(**sizes, batch=50, layout="tt"))
+    assert "fetched meanwhile" not in repr(fastgemm.explain(**sizes, layout="tt"))
 
 
 @pytest.mark.parametrize("bad", [{}, {"m": 3}, {"m": 3, "n": 3, "k": 0}, {"m": 3, "n": 3, "k": 3, "dtype": "g"}])
