@@ -42,7 +42,7 @@ def compare(problem: Problem, names: list[str], rounds: int) -> tuple[float, flo
     """
     if len(names) > 1:
         names = [min(names, key=lambda name: compare(problem, [name], 5)[1])]
-    config = specialise.single(heuristic.config(problem))
+    config = specialise.single(heuristic.config(problem, kernels.active_isa()))
     plans = [Plan(problem, config), Plan(problem, config.replace(special=names[0]))]
     if not plans[1].special:
         raise SystemExit(f"the kernel for {problem} was refused")

@@ -175,9 +175,9 @@ def panel_columns(problem: Problem) -> int | None:
     tier = kernels.active_isa()
     if tier is None or _deterministic:
         return None
-    found = [r for r in tuned().packed(problem) if _usable(r, tier.name)]
     own = heuristic.family(problem.row, tier)
-    found = [r for r in found if r.config.family == own]
+    found = [r for r in tuned().packed(problem) if _usable(r, tier.name)]
+    found = [r for r in found if (r.config.family, r.config.isa) == (own, tier.name)]
     return max(found, key=lambda r: r.gain).config.nr if found else None
 
 
@@ -190,9 +190,9 @@ def _repeatable(problem: Problem, tier: registry.Isa, panels: Panels | None) -> 
     # The order of a sum is the kernel family, KC, and the parts that threads make of k.  The first is the same for
     # every thread count; tiles, the other blocks and the other splits only say who computes what.
     alone = replace(problem, threads=1)
-    config = heuristic.config(problem, tier)
+    config = heuristic.config(problem)
     if config.split == "k":
-        config = heuristic.config(alone, tier)
+        config = heuristic.config(alone)
     return config.replace(kc=DETERMINISTIC_KC) if config.family not in ("gemv", "small") else config
 
 
@@ -234,10 +234,11 @@ def resolve(problem: Problem, panels: Panels | None = None) -> Decision:
 
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA and FASTGEMM_BF16 hold for the database too.
-    family = record.config.family
-    if panels is not None and not panels.read_by(record.config):
+    config, half = record.config, kernels.half_isa()
+    if panels is not None and not panels.read_by(config):
         return False
-    return family == "numpy" or (record.config.isa == active and kernels.has(family, active))
+    used = config.isa == active or (half is not None and config.isa == half.name)
+    return config.family == "numpy" or (used and kernels.has(config.family, config.isa))
 
 
 @contextmanager

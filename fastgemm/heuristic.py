@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, heuristic_tiles, kernels, registry
+from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, heuristic_tier, heuristic_tiles, kernels, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
@@ -87,7 +87,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     problem : Problem
         Any problem.
     isa : Isa, optional
-        The tier; the active one by default.
+        The tier; by default the active one, or the one below where its kernels are better (`heuristic_tier`).
 
     Returns
     -------
@@ -105,6 +105,9 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     tier = isa or kernels.active_isa()
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
+    half = kernels.half_isa() if isa is None else None
+    if half is not None and heuristic_tier.halves(problem, half):
+        tier = half
     blocked = family(problem.row, tier)
     dots = blocked != "gemm"
     own = heuristic_dots.config(problem, tier, dots) or heuristic_strips.config(problem, tier, blocked)

@@ -66,6 +66,9 @@ class Explanation:
             if p.layout[1] == PACKED:
                 packed = "A (B is packed already)" if c.pack == "ab" else "nothing (B is packed already)"
             lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
+        half = kernels.half_isa()
+        if half is not None and c.family != "numpy" and c.isa == half.name:
+            lines.append(f"vectors of {half.vector_bytes} bytes: this CPU computes longer ones in two halves")
         lines += self._details()
         if c.special:
             there = "" if special.find(c.special, p) else ": not loaded"

@@ -18,7 +18,7 @@ LAYERS = (
     ("registry", "version", "_outputs"),
     ("cpu", "row_operations"),
     ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
-    ("heuristic_tiles",),
+    ("heuristic_tiles", "heuristic_tier"),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),
     ("driver",),
     ("kernels",),

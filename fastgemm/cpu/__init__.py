@@ -13,9 +13,12 @@ from .. import registry
 from ._caches import MIB, Caches, sizes
 from ._cores import affinity, cores, quota
 from ._cpuid import cpuid, xcr0
-from ._features import brand, decode
+from ._features import brand, decode, half_wide
 
-__all__ = ["Caches", "affinity", "caches", "cores", "describe", "features", "isas", "key", "quota"]
+__all__ = ["Caches", "affinity", "caches", "cores", "describe", "features", "halves", "isas", "key", "quota"]
+
+# Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`).
+HALF_WIDE_L1 = 32 << 10
 
 # What sets CPUs of one tier apart for kernels, in the order of the key.
 _MARKS = (
@@ -67,6 +70,22 @@ def caches() -> Caches:
     True
     """
     return sizes(cpuid, affinity())
+
+
+@functools.cache
+def halves(tier: registry.Isa) -> bool:
+    """Say whether this CPU computes the vectors of a tier in two halves, so that longer ones are no faster.
+
+    AMD's leaf 0x8000001A tells how wide the units are, with a bit for 512 bits that a hypervisor may hide (Linux's
+    did); the cores that have such units have 48 KiB of L1 too.  On other CPUs: no.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu, registry
+    >>> cpu.halves(registry.isa("v2"))
+    False
+    """
+    return tier.vector_bytes > 32 and half_wide(cpuid) and caches().l1d <= HALF_WIDE_L1
 
 
 def key() -> str:

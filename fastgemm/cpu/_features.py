@@ -53,6 +53,9 @@ _GROUPS = (
     _Group(0x80000001, 0, ECX, 0, {"lahf_lm": 0, "lzcnt": 5}),
 )
 
+# AMD's widths of its units (leaf 0x8000001A, EAX).  Linux's KVM let three bits through, so no 512 is no answer.
+_WIDTHS, _FP256, _FP512 = 0x8000001A, 2, 3
+
 # A CPU with two kinds of core (leaf 7, EDX): each kind answers CPUID for itself.
 _HYBRID = 15
 
@@ -85,6 +88,12 @@ def hybrid(cpuid: CpuId) -> bool:
     """Say whether the CPU has cores of two kinds."""
     leaf = cpuid(7, 0)
     return leaf is not None and bool(leaf[EDX] >> _HYBRID & 1)
+
+
+def half_wide(cpuid: CpuId) -> bool:
+    """Say whether the CPU calls its floating-point units 256 bits wide, and does not call them wider."""
+    leaf = cpuid(_WIDTHS, 0)
+    return leaf is not None and bool(leaf[EAX] >> _FP256 & 1) and not leaf[EAX] >> _FP512 & 1
 
 
 def brand(cpuid: CpuId) -> str:

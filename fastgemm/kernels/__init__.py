@@ -91,6 +91,21 @@ def active_isa() -> registry.Isa | None:
     raise RuntimeError(f"FASTGEMM_ISA={forced!r} cannot be used here; this CPU and this build have: {names}")
 
 
+def half_isa() -> registry.Isa | None:
+    """Return the tier of half the active one's vectors, for calls that are better off with it (`heuristic_tier`).
+
+    Returns
+    -------
+    Isa or None
+        None but where the CPU computes the active tier's vectors in two halves; and where FASTGEMM_ISA names a tier,
+        which calls then keep to.
+    """
+    tier = active_isa()
+    if tier is None or os.environ.get("FASTGEMM_ISA", "") or not cpu.halves(tier):
+        return None
+    return next((half for half in runnable() if 2 * half.vector_bytes == tier.vector_bytes), None)
+
+
 def load(name: str) -> None:
     """Load the kernels of one tier into the driver.
 

@@ -147,8 +147,8 @@ def run(
             continue
         known = recorded.get(problem)
         base = (known.config if known else dispatch.resolve(problem).config).replace(special="")
-        if base.family == "numpy" or base.misfit(problem):
-            base = heuristic.config(problem)
+        if base.family == "numpy" or base.misfit(problem) or base.isa != tier.name:
+            base = heuristic.config(problem, tier)  # of the tier that they are compiled for
         with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
             entry = tune(problem, base, modules[shape], runner)
         # What was found before stays where the kernel is not better.

@@ -1,0 +1,129 @@
+"""Which tier's kernels a problem gets, on a CPU that computes the vectors of its highest tier in two halves.
+
+A Zen 4 has AVX-512 and units of 256 bits (`kernels.half_isa`): a vector of 64 bytes takes two turns, so long ones
+multiply no faster, and what a last one leaves empty costs twice as much.  They save instructions and loads, have 32
+registers, and are better for most problems (squares of 200 to 1000 1.0 to 1.2, 5 to 8 rows by a B in L2 1.2 to 1.6).
+Kernels of short ones fetch ahead what comes from L3 or memory, which Zen 5, where those of long vectors were made, does
+by itself.
+
+The rules are of `bench/builds.py` of a build that runs AVX2 alone, and of the build before them: one thread, f32 unless
+said, time of long vectors over that of short ones.  All of 186 and 126 shapes that they change: f32 1.17 and 1.05, f64
+1.22 and 1.23; with two threads 1.2 and 1.3.
+"""
+
+from __future__ import annotations
+
+from . import cpu, registry
+from .problem import PACKED, Problem, far_bytes
+
+# A vector by rows from memory, if they are so long (176 x 176 (1001) 2.2, 1 x 800 x 8000 2.2, 4608 x 1536 1.6, 100 x
+# 100000 2.4, f64 3072 x 1024 1.5; 64 x 64 (10000) 0.7, 8448 x 2816 0.99, 40000 x 1000 0.86, f64 8448 x 2816 0.94).  By
+# columns, whose loads take two lines wherever NumPy's arrays begin, from all caches (512 x 512 1.1, 4000 x 400 1.2, f64
+# 1.25, 1 x 176 x 176 (100) f64 4), but where L3 holds about all, and four columns side by side are one too many (f64
+# 2048 x 1024 0.62 to 0.8, 1500 x 1500 0.7 to 0.83, f32 2048 x 2048 0.75 to 1.1).
+ROW_BYTES, LONG_ROW = 320, 32 << 10
+# Up to STRIP_ROWS rows by a B in place from memory (4 x 7860 x 2560 1.9, 2 x 10752 x 3584 1.4, 4 x 4608 x 1536 1.9, f64
+# 1.3 to 1.45), or beyond L2 by rows of whole pages (1024 x 1024 by 2, 3, 4 rows 1.5 1.45 1.3, f64 1.15); up to FAR_ROWS
+# where it fills much of L3 (5 x 7000 x 3000 2.5, 6 x 2048 x 2048 2.7, 12 x 7000 x 3000 1.6, 16 x 2560 x 2560 1.4, f64
+# 6 x 2000 x 1000 4, 12 x 7000 x 3000 2, 32 x 3072 x 1024 1.2, but f32 0.9).  One tall panel by rows two pages apart
+# (f64 12 x 1024 x 1024 3.5; by 5, 6, 16 rows 0.4 0.2 0.8).
+STRIP_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
+# Short rows of A from L3 or memory by one long vector of B (f64 784 x 8 x 72 (32) 3.7, 20000 x 5 x 100 2.5, f32 9800 x
+# 16 x 144 (32) 1.2 to 1.35, 60000 x 16 x 100 1.2; items within L1, 64 x 16 x 64 (1000) 0.7, f64 64 x 8 x 64 (500) 0.6).
+THIN_ROW = 2048
+# Odd numbers of short vectors: up to FULL of the lanes filled (n = 5 to 8, 17 to 24, 33 to 40: 232 x 8 x 232 1.27, 64 x
+# 24 x 64 1.55, 50 x 40 x 24 1.4, f64 1000 x 12 x 64 1.4), or up to NARROW of them by few rows and steps (72 x 72 x 72
+# 1.2, 100 x 100 x 100 nt 1.15, 20 x 88 x 20 1.05; but 20 x 100 x 500 0.96, 8 x 88 x 2000 0.77, stacks of 16 MB 0.93).
+# A by columns has kernels of its own for narrow outputs (64 x 5 x 64 tn 0.53, 20000 x 5 x 100 tn 0.13; 8 x 8 x 8 (1000)
+# 1.8); 2 to 4 columns of floats are as good (20000 x 4 x 100 1.25), of doubles for few steps (64 x 4 x 64 1.3); sums
+# over very many steps are not (f64 32 x 32 x 1000000 0.61, 20 x 20 x 100000 tn 0.74).
+FULL, NARROW, NARROW_ROWS, NARROW_STEPS = 5 / 6, 13, 128, 256
+SHORT_ROWS, SHORT_STEPS, DEEP = 16, 200, 8192
+# Doubles of a few steps, whose stores bound them (300 x 300 x 4 1.3, 1000 x 1000 x 4 1.3, 800 x 800 x 4 1.15; an output
+# of 16 MB, 1000 x 2000 x 3 nt, 0.78; 6 x 4576 x 4 0.8).
+FEW_STEPS, FEW_COLUMNS = 16, 128
+
+
+def halves(problem: Problem, half: registry.Isa) -> bool:
+    """Whether a problem gets the kernels of `half`, of half the vectors of the highest tier.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_tier, registry
+    >>> from fastgemm.problem import Problem
+    >>> v3 = registry.isa("v3")
+    >>> heuristic_tier.halves(Problem("f32", 512, 512, 512), v3), heuristic_tier.halves(Problem("f32", 64, 24, 64), v3)
+    (False, True)
+    """
+    row = problem.row
+    if set(problem.layout) & {"g", PACKED} or not registry.supported(row, half) or row.group > 1:
+        return False
+    rule = _converted if row.converts else _vector if problem.m == 1 else _matrix
+    return rule(problem, half)
+
+
+def _vector(problem: Problem, half: registry.Isa) -> bool:
+    size = problem.k * problem.n * problem.row.itemsize
+    if problem.layout[1] == "n":
+        row_b = problem.n * problem.row.itemsize
+        return size * problem.batch >= far_bytes() and ROW_BYTES <= row_b <= LONG_ROW
+    return not cpu.caches().l3 * 3 // 8 <= size * problem.batch < far_bytes()
+
+
+def _matrix(problem: Problem, half: registry.Isa) -> bool:
+    if problem.row.exact:
+        return _far(problem)    # multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7)
+    return _far(problem) or _thin(problem, half) or _partial(problem, half) or _brief(problem)
+
+
+def _converted(problem: Problem, half: registry.Isa) -> bool:
+    # (float16 232 x 8 x 232 1.6, 64 x 20 x 64 1.25, 72 x 72 x 72 1.2, 8 x 8 x 8 (1000) tn 1.75, 1000 x 4 x 64 0.93.)
+    return problem.row.name == "f16" and problem.m > 1 and problem.n > 4 and _partial(problem, half)
+
+
+def _far(problem: Problem) -> bool:
+    # Few rows by a B in place from L3 or memory
+    m, row_b, caches = problem.m, problem.n * problem.row.itemsize, cpu.caches()
+    size = problem.k * row_b
+    if problem.layout[1] != "n" or problem.batch > 1 or row_b < ROW_BYTES:
+        return False
+    if m <= STRIP_ROWS:
+        return size >= far_bytes() or (row_b % PAGE == 0 and size > 2 * caches.l2)
+    if m <= FAR_ROWS and size >= (caches.l3 * 3 // 8 if m <= FAR_ROWS // 2 else caches.l3 // 2):
+        return True
+    return 8 < m <= TALLEST and row_b % (2 * PAGE) == 0 and size >= caches.l3 // 4
+
+
+def _thin(problem: Problem, half: registry.Isa) -> bool:
+    # Short rows of A from L3 or memory, by a B of one long vector
+    row_a = problem.k * problem.row.itemsize
+    if problem.layout[0] != "n" or problem.n > 2 * registry.lanes(problem.row, half) or row_a > THIN_ROW:
+        return False
+    item = problem.m * row_a
+    return problem.n > 4 and item > cpu.caches().l1d and problem.batch * item >= cpu.caches().l3 * 3 // 8
+
+
+def _partial(problem: Problem, half: registry.Isa) -> bool:
+    # Vectors that are partly empty
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    lanes = registry.lanes(problem.row, half)
+    short = -(-n // lanes)
+    if short % 2 == 0 or short > NARROW or k > DEEP or (problem.row.parts > 1 and problem.batch > 1):
+        return False
+    small = STRIP_ROWS < m <= NARROW_ROWS and k <= NARROW_STEPS and 4 * problem.streamed <= cpu.caches().l3
+    if short > FULL * (short + 1) and not small:
+        return False
+    if problem.layout[0] == "t":
+        return m <= SHORT_ROWS if n <= lanes else k <= SHORT_STEPS or size > 4
+    if n > 4:
+        return True
+    far = problem.batch == 1 and m * k * size > 4 * cpu.caches().l2
+    if size == 4:
+        return n > 2 and far and k >= 64 and problem.layout[1] == "n"
+    return k <= SHORT_STEPS and not far
+
+
+def _brief(problem: Problem) -> bool:
+    m, n, size = problem.m, problem.n, problem.row.itemsize
+    near = 4 * problem.batch * m * n * size <= cpu.caches().l3
+    return problem.row.name == "f64" and problem.k <= FEW_STEPS and n >= FEW_COLUMNS and m >= SHORT_ROWS and near

@@ -1,0 +1,173 @@
+"""A CPU that computes its longest vectors in two halves: what gets the kernels of shorter ones, and answers."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastgemm
+from fastgemm import cpu, dispatch, heuristic, heuristic_tier, kernels, registry
+from fastgemm.cpu import _features
+from fastgemm.driver import _plan
+from fastgemm.problem import Problem, Record
+
+V3, V4 = registry.isa("v3"), registry.isa("v4")
+MIB = 1 << 20
+
+
+@pytest.fixture
+def zen4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Its caches, and its halves."""
+    monkeypatch.setattr(cpu, "halves", lambda tier: tier.vector_bytes > 32)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 32 * MIB))
+    _plan.forget_plans()
+    yield
+    _plan.forget_plans()
+
+
+WIDTHS = [(0b100, True), (0b110, True), (0b1100, False), (0b1000, False), (0b1, False)]
+
+
+@pytest.mark.parametrize(("eax", "half"), WIDTHS)
+def test_width_by_cpuid(eax: int, half: bool) -> None:
+    assert _features.half_wide(lambda leaf, subleaf=0: (eax, 0, 0, 0) if leaf == 0x8000001A else None) is half
+    assert not _features.half_wide(lambda leaf, subleaf=0: None)
+
+
+def test_halves_of_a_large_l1_or_of_short_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hypervisor may hide that units are 512 bits wide; the L1 of such a CPU tells."""
+    monkeypatch.setattr("fastgemm.cpu.half_wide", lambda cpuid: True)
+    asked = cpu.halves.__wrapped__
+    for l1d, half in ((32 << 10, True), (48 << 10, False)):
+        monkeypatch.setattr(cpu, "caches", lambda l1d=l1d: cpu.Caches(l1d, MIB, 32 * MIB))
+        assert [asked(tier) for tier in registry.ISAS] == [False, False, half]
+    monkeypatch.setattr("fastgemm.cpu.half_wide", lambda cpuid: False)
+    assert not asked(V4)
+
+
+SHORT = [
+    ("f32", "nn", 1, 800, 8000, 1),
+    ("f64", "nt", 1, 512, 512, 1),
+    ("f32", "nt", 1, 176, 176, 1001),
+    ("f32", "nn", 4, 7860, 2560, 1),
+    ("f32", "nn", 2, 1024, 1024, 1),
+    ("f64", "nn", 6, 2000, 1000, 1),
+    ("f64", "nn", 12, 1024, 1024, 1),
+    ("f64", "nn", 784, 8, 72, 32),
+    ("f32", "nn", 232, 8, 232, 1),
+    ("f32", "nn", 64, 24, 64, 1),
+    ("f16", "nn", 64, 20, 64, 1),
+    ("c64", "nn", 1000, 12, 64, 1),
+    ("f32", "nn", 72, 72, 72, 1),
+    ("f32", "nn", 20000, 4, 100, 1),
+    ("f64", "nn", 64, 4, 64, 1),
+    ("f32", "tn", 8, 8, 8, 1000),
+    ("f64", "nn", 300, 300, 4, 1),
+    ("i32", "nn", 2, 4096, 4096, 1),
+]
+LONG = [
+    ("f32", "nn", 512, 512, 512, 1),
+    ("f32", "nn", 1, 512, 512, 1),
+    ("f32", "nn", 1, 64, 64, 10000),
+    ("f32", "nn", 1, 10752, 3584, 1),
+    ("f64", "nt", 1, 1500, 1500, 1),
+    ("f32", "nn", 4, 512, 512, 1),
+    ("f32", "nt", 4, 4096, 4096, 1),
+    ("f32", "nn", 64, 32, 64, 1),
+    ("f32", "nn", 64, 4, 64, 1),
+    ("f32", "tn", 64, 5, 64, 1),
+    ("f32", "nn", 8, 88, 2000, 1),
+    ("f32", "nn", 100, 100, 100, 100),
+    ("f64", "nn", 32, 32, 1_000_000, 1),
+    ("f64", "nt", 1000, 2000, 3, 1),
+    ("i32", "nn", 20, 20, 20, 1),
+    ("f16", "nn", 1000, 4, 64, 1),
+    ("f32", "np", 64, 24, 64, 1),
+    ("i8_i32", "nn", 64, 24, 64, 1),
+]
+
+
+@pytest.mark.parametrize(("tier", "problems"), [(V3, SHORT), (V4, LONG)])
+@pytest.mark.usefixtures("zen4")
+def test_which(tier: registry.Isa, problems: list[tuple[str, str, int, int, int, int]]) -> None:
+    """Each rule, and what is just outside it; threads have no say, or sums would depend on them."""
+    for name, layout, m, n, k, batch in problems:
+        for threads in (1, 2):
+            problem = Problem(name, m, n, k, batch, layout, threads)
+            assert heuristic_tier.halves(problem, V3) is (tier is V3), problem
+
+
+RUNS = platform.machine() in ("x86_64", "AMD64") and V4 in kernels.runnable()
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("zen4")
+def test_answers_and_words() -> None:
+    """What is chosen runs: on both tiers in one process, by several threads, within `deterministic`, and explained."""
+    rng = np.random.default_rng(0)
+    for name, layout, m, n, k, batch in SHORT + LONG:
+        if batch * (m * k + k * n + m * n) > 3_000_000 or layout[1] == "p" or name.startswith("i"):
+            continue
+        kind = {"f32": "f4", "f64": "f8", "f16": "f2", "c64": "c8"}[name]
+        a, b = (rng.integers(-3, 4, (batch, *shape)).astype(kind) for shape in ((m, k), (k, n)))
+        a = a if layout[0] == "n" else np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
+        b = b if layout[1] == "n" else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+        want = a.astype("c16") @ b.astype("c16")
+        with fastgemm.threads(2):
+            assert np.array_equal(fastgemm.matmul(a, b), want.astype(kind) if kind[0] == "c" else want.real)
+            with fastgemm.deterministic():
+                two = fastgemm.matmul(a, b)
+        with fastgemm.deterministic(), fastgemm.threads(1):
+            assert np.array_equal(fastgemm.matmul(a, b), two)
+    assert "in two halves" in repr(fastgemm.explain(m=64, n=24, k=64))
+    assert "in two halves" not in repr(fastgemm.explain(m=64, n=32, k=64))
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("zen4")
+def test_a_named_tier_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, layout, m, n, k, batch = SHORT[0]
+    problem = Problem(name, m, n, k, batch, layout)
+    assert (kernels.half_isa(), heuristic.config(problem).isa, heuristic.config(problem, V4).isa) == (V3, "v3", "v4")
+    monkeypatch.setenv("FASTGEMM_ISA", "v4")
+    assert (kernels.half_isa(), heuristic.config(problem).isa) == (None, "v4")
+    monkeypatch.delenv("FASTGEMM_ISA")
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    assert (kernels.half_isa(), heuristic.config(problem).isa) == (None, "v4")
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("zen4")
+def test_records_of_both_tiers_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuner that starts from short vectors records them; FASTGEMM_ISA holds for records too."""
+    problem = Problem("f32", 64, 24, 64)
+    records = {
+        tier.name: Record(problem, heuristic.config(problem, tier), 1e-6, 2e-6, 9, "random", "2026-01-01", "k")
+        for tier in (V3, V4)
+    }
+    assert [dispatch._usable(records[name], "v4") for name in ("v3", "v4")] == [True, True]
+    monkeypatch.setenv("FASTGEMM_ISA", "v4")
+    assert [dispatch._usable(records[name], "v4") for name in ("v3", "v4")] == [False, True]
+
+
+@given(
+    name=st.sampled_from([row.name for row in registry.DTYPES]),
+    sizes=st.tuples(*[st.integers(1, 40) | st.sampled_from([100, 1000, 4096, 30000])] * 3),
+    batch=st.sampled_from([1, 1, 3, 1000]),
+    layout=st.sampled_from(["nn", "nt", "tn", "tt", "gn", "ng"]),
+    threads=st.integers(1, 4),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_problem_gets_what_fits(
+    name: str, sizes: tuple[int, int, int], batch: int, layout: str, threads: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "halves", lambda tier: tier.vector_bytes > 32)
+        problem = Problem(name, *sizes, batch, layout, threads)
+        config = heuristic.config(problem)
+        assert config.family == "numpy" or config.misfit(problem) is None
