@@ -133,6 +133,11 @@ cdef extern from *:
         }
     }
 
+    /* The line of each of FG_WORDS columns at `b`, into L2. */
+    static inline void fetch_words(const void *b, Py_ssize_t from) {
+        for (int i = 0; i < FG_WORDS; i++) __builtin_prefetch((const char *)b + i * from, 0, 2);
+    }
+
     /* A vector of k for each of FG_WORDS rows whose numbers of one k are adjacent, `cs` from one k to the next. */
     #define FG_TURNED_ROWS(G, T) \
     static inline void turned_rows_##G(const T *a, Py_ssize_t cs, void *out, Py_ssize_t to, unsigned flip) { \
@@ -229,6 +234,7 @@ cdef extern from *:
                             unsigned int) nogil
     void turned_rows_some_2(const unsigned short*, Py_ssize_t, int rows, Py_ssize_t k, unsigned int*, Py_ssize_t,
                             unsigned int) nogil
+    void fetch_words(const void*, Py_ssize_t) nogil
     void turned_words(const void*, Py_ssize_t, int, Py_ssize_t, void*, Py_ssize_t, int, unsigned int) nogil
     vi32 pairs_low(vi16, vi16) nogil
     vi32 pairs_high(vi16, vi16) nogil
