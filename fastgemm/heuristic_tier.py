@@ -7,8 +7,9 @@ Kernels of short ones fetch ahead what comes from L3 or memory, which Zen 5, whe
 by itself.
 
 The rules are of `bench/builds.py` of a build that runs AVX2 alone, and of the build before them: one thread, f32 unless
-said, time of long vectors over that of short ones.  All of 186 and 126 shapes that they change: f32 1.17 and 1.05, f64
-1.22 and 1.23; with two threads 1.2 and 1.3.
+said, time of long vectors over that of short ones.  Twice as many instructions suffer from a neighbour on the core's
+other hardware thread, which a virtual machine does not see: pinned to one core and the other (`taskset`), 200 x 200 x
+200 takes short vectors 151 or 184 us, long ones 146 us on both.
 """
 
 from __future__ import annotations
@@ -31,17 +32,15 @@ STRIP_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
 # Short rows of A from L3 or memory by one long vector of B (f64 784 x 8 x 72 (32) 3.7, 20000 x 5 x 100 2.5, f32 9800 x
 # 16 x 144 (32) 1.2 to 1.35, 60000 x 16 x 100 1.2; items within L1, 64 x 16 x 64 (1000) 0.7, f64 64 x 8 x 64 (500) 0.6).
 THIN_ROW = 2048
-# Odd numbers of short vectors: up to FULL of the lanes filled (n = 5 to 8, 17 to 24, 33 to 40: 232 x 8 x 232 1.27, 64 x
-# 24 x 64 1.55, 50 x 40 x 24 1.4, f64 1000 x 12 x 64 1.4), or up to NARROW of them by few rows and steps (72 x 72 x 72
-# 1.2, 100 x 100 x 100 nt 1.15, 20 x 88 x 20 1.05; but 20 x 100 x 500 0.96, 8 x 88 x 2000 0.77, stacks of 16 MB 0.93).
+# One or three short vectors, all full (n = 8, 24: 232 x 8 x 232 1.27, 64 x 24 x 64 1.55, float16 232 x 8 x 232 1.6, f64
+# 1000 x 12 x 64 1.4, 64 x 4 x 64 1.3).  Beside a neighbour 0.96 to 1.2; what gains less alone loses there (7, 20, 40,
+# 100 columns alone 1.18 1.2 1.2 1.05, beside one 0.84 0.93 0.78 0.78; f64 300 x 300 x 4 1.3 and 0.83), so no others.
 # A by columns has kernels of its own for narrow outputs (64 x 5 x 64 tn 0.53, 20000 x 5 x 100 tn 0.13; 8 x 8 x 8 (1000)
-# 1.8); 2 to 4 columns of floats are as good (20000 x 4 x 100 1.25), of doubles for few steps (64 x 4 x 64 1.3); sums
-# over very many steps are not (f64 32 x 32 x 1000000 0.61, 20 x 20 x 100000 tn 0.74).
-FULL, NARROW, NARROW_ROWS, NARROW_STEPS = 5 / 6, 13, 128, 256
+# 1.8); 4 columns of doubles for few steps; sums over very many steps are not (f64 10 x 10 x 1000000 tn 0.76).
+# Small items of a stack gain by partly filled ones too, beside a neighbour as well (20 x 20 x 20 (500) nt 1.34, 5 x 5 x 5
+# (1000) nt 1.37, f64 9 x 9 x 9 (10000) 1.36; but 6 x 6 x 6 (5000) nn 0.8).
+FULL, ITEM_ROWS = 3, 32
 SHORT_ROWS, SHORT_STEPS, DEEP = 16, 200, 8192
-# Doubles of a few steps, whose stores bound them (300 x 300 x 4 1.3, 1000 x 1000 x 4 1.3, 800 x 800 x 4 1.15; an output
-# of 16 MB, 1000 x 2000 x 3 nt, 0.78; 6 x 4576 x 4 0.8).
-FEW_STEPS, FEW_COLUMNS = 16, 128
 
 
 def halves(problem: Problem, half: registry.Isa) -> bool:
@@ -73,11 +72,11 @@ def _vector(problem: Problem, half: registry.Isa) -> bool:
 def _matrix(problem: Problem, half: registry.Isa) -> bool:
     if problem.row.exact:
         return _far(problem)    # multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7)
-    return _far(problem) or _thin(problem, half) or _partial(problem, half) or _brief(problem)
+    return _far(problem) or _thin(problem, half) or _partial(problem, half)
 
 
 def _converted(problem: Problem, half: registry.Isa) -> bool:
-    # (float16 232 x 8 x 232 1.6, 64 x 20 x 64 1.25, 72 x 72 x 72 1.2, 8 x 8 x 8 (1000) tn 1.75, 1000 x 4 x 64 0.93.)
+    # (float16 232 x 8 x 232 1.6, 8 x 8 x 8 (1000) tn 1.75, 1000 x 4 x 64 0.93.)
     return problem.row.name == "f16" and problem.m > 1 and problem.n > 4 and _partial(problem, half)
 
 
@@ -104,26 +103,15 @@ def _thin(problem: Problem, half: registry.Isa) -> bool:
 
 
 def _partial(problem: Problem, half: registry.Isa) -> bool:
-    # Vectors that are partly empty
+    # Long vectors of which one would be half empty
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
     lanes = registry.lanes(problem.row, half)
     short = -(-n // lanes)
-    if short % 2 == 0 or short > NARROW or k > DEEP or (problem.row.parts > 1 and problem.batch > 1):
-        return False
-    small = STRIP_ROWS < m <= NARROW_ROWS and k <= NARROW_STEPS and 4 * problem.streamed <= cpu.caches().l3
-    if short > FULL * (short + 1) and not small:
+    items = problem.batch > 1 and m <= ITEM_ROWS and n > 4
+    items = items and (short == FULL or (short == 1 and problem.layout != "nn"))
+    if not (items or n in (lanes, FULL * lanes)) or k > DEEP or (problem.row.parts > 1 and problem.batch > 1):
         return False
     if problem.layout[0] == "t":
-        return m <= SHORT_ROWS if n <= lanes else k <= SHORT_STEPS or size > 4
-    if n > 4:
-        return True
+        return m <= SHORT_ROWS if n == lanes else k <= SHORT_STEPS or size > 4
     far = problem.batch == 1 and m * k * size > 4 * cpu.caches().l2
-    if size == 4:
-        return n > 2 and far and k >= 64 and problem.layout[1] == "n"
-    return k <= SHORT_STEPS and not far
-
-
-def _brief(problem: Problem) -> bool:
-    m, n, size = problem.m, problem.n, problem.row.itemsize
-    near = 4 * problem.batch * m * n * size <= cpu.caches().l3
-    return problem.row.name == "f64" and problem.k <= FEW_STEPS and n >= FEW_COLUMNS and m >= SHORT_ROWS and near
+    return n > 4 or (k <= SHORT_STEPS and not far)
