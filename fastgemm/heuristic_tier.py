@@ -37,8 +37,8 @@ THIN_ROW = 2048
 # 100 columns alone 1.18 1.2 1.2 1.05, beside one 0.84 0.93 0.78 0.78; f64 300 x 300 x 4 1.3 and 0.83), so no others.
 # A by columns has kernels of its own for narrow outputs (64 x 5 x 64 tn 0.53, 20000 x 5 x 100 tn 0.13; 8 x 8 x 8 (1000)
 # 1.8); 4 columns of doubles for few steps; sums over very many steps are not (f64 10 x 10 x 1000000 tn 0.76).
-# Small items of a stack gain by partly filled ones too, beside a neighbour as well (20 x 20 x 20 (500) nt 1.34, 5 x 5 x 5
-# (1000) nt 1.37, f64 9 x 9 x 9 (10000) 1.36; but 6 x 6 x 6 (5000) nn 0.8).
+# Small items of a stack gain by partly filled ones too, beside a neighbour as well (20 x 20 x 20 (500) nt 1.34, 5 x 5 x
+# 5 (1000) nt 1.37, f64 9 x 9 x 9 (10000) 1.36; but 6 x 6 x 6 (5000) nn 0.8).
 FULL, ITEM_ROWS = 3, 32
 SHORT_ROWS, SHORT_STEPS, DEEP = 16, 200, 8192
 
