@@ -41,13 +41,13 @@ def test_width_by_cpuid(eax: int, half: bool) -> None:
 
 def test_halves_of_a_large_l1_or_of_short_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hypervisor may hide that units are 512 bits wide; the L1 of such a CPU tells."""
-    monkeypatch.setattr("fastgemm.cpu.half_wide", lambda cpuid: True)
-    asked = cpu.halves.__wrapped__
+    monkeypatch.setattr(cpu, "_half_wide", lambda: True)
     for l1d, half in ((32 << 10, True), (48 << 10, False)):
         monkeypatch.setattr(cpu, "caches", lambda l1d=l1d: cpu.Caches(l1d, MIB, 32 * MIB))
-        assert [asked(tier) for tier in registry.ISAS] == [False, False, half]
-    monkeypatch.setattr("fastgemm.cpu.half_wide", lambda cpuid: False)
-    assert not asked(V4)
+        assert [cpu.halves(tier) for tier in registry.ISAS] == [False, False, half]
+    monkeypatch.setattr(cpu, "_half_wide", lambda: False)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 32 * MIB))
+    assert not cpu.halves(V4)
 
 
 SHORT = [

@@ -73,6 +73,10 @@ def caches() -> Caches:
 
 
 @functools.cache
+def _half_wide() -> bool:
+    return half_wide(cpuid)
+
+
 def halves(tier: registry.Isa) -> bool:
     """Say whether this CPU computes the vectors of a tier in two halves, so that longer ones are no faster.
 
@@ -85,7 +89,7 @@ def halves(tier: registry.Isa) -> bool:
     >>> cpu.halves(registry.isa("v2"))
     False
     """
-    return tier.vector_bytes > 32 and half_wide(cpuid) and caches().l1d <= HALF_WIDE_L1
+    return tier.vector_bytes > 32 and _half_wide() and caches().l1d <= HALF_WIDE_L1
 
 
 def key() -> str:
