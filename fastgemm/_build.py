@@ -59,7 +59,10 @@ NUMPY_MACROS = [
     ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
 ]
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
-DRIVER = tuple(f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "small", "dots", "strips", "team", "plan"))
+DRIVER = tuple(
+    f"fastgemm.driver._{name}"
+    for name in ("kernels", "loops", "symmetric", "small", "dots", "strips", "team", "plan")
+)
 CALLS = (
     "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",
     "chain",

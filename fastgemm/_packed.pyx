@@ -16,8 +16,9 @@ from fastgemm._call cimport (
 )
 from fastgemm._outputs cimport empty
 from fastgemm._rows cimport NPY_HALF, row_for
+from fastgemm.driver._kernels cimport kernels_at
 from fastgemm.driver._plan cimport (
-    Plan, cache_get, cache_put, followed, generation, kernels_at, key_t, problem_of, ready_letter,
+    Plan, cache_get, cache_put, followed, generation, key_t, problem_of, ready_letter,
 )
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, pack_b_t, quant_t

@@ -74,7 +74,10 @@ def names(command: Any) -> set[str]:
     return {ext.name for ext in command.extensions}
 
 
-DRIVER = {f"fastgemm.driver._{name}" for name in ("loops", "symmetric", "dots", "strips", "small", "team", "plan")}
+DRIVER = {
+    f"fastgemm.driver._{name}"
+    for name in ("kernels", "loops", "symmetric", "dots", "strips", "small", "team", "plan")
+}
 CALLS = (
     "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",
     "chain",

@@ -1,6 +1,7 @@
 """The driver: what happens between a call and its microkernels.
 
-    _plan.pyx      loaded kernels, the plan cache, Plan
+    _kernels.pyx   the loaded kernels
+    _plan.pyx      the plan cache, Plan
     _team.pyx      the split of a call over threads
     _loops.pyx     the blocked loops around the kernels
     _dots.pyx      those of operands that both lie along k

@@ -1,6 +1,5 @@
 """The compiled face of a plan: what the hot path includes."""
 
-from fastgemm.driver.abi cimport kernels_t
 from fastgemm.driver.structs cimport plan_t
 
 cdef struct key_t:
@@ -14,7 +13,6 @@ cdef bint counting() noexcept nogil
 cdef object problem_of(const key_t* key)
 cdef unsigned long long followed(int epilogue) noexcept nogil
 cdef int ready_letter(int level, bint own, int nv) noexcept nogil
-cdef const kernels_t* kernels_at(int level, int family, int code) except NULL
 
 cdef class Plan:
     cdef plan_t plan

@@ -138,9 +138,11 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
         return
     while first < last:
         items = 1
-        if plan.far_items and plan.units == 1 and i + 1 < plan.batch:
-            find_soon(plan, &item, &soon)
-            item.soon = &soon
+        if plan.far_items and plan.units == 1:
+            item.soon = NULL    # the last item has nothing to fetch
+            if i + 1 < plan.batch:
+                find_soon(plan, &item, &soon)
+                item.soon = &soon
         if plan.direct:
             macrokernel(plan, &item, &item.store, item.a, item.rs_a, item.cs_a, False, item.b, False, 0, 0,
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)

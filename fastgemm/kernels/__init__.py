@@ -23,7 +23,7 @@ import threading
 import time
 
 from .. import cpu, registry
-from ..driver import _plan
+from ..driver import _kernels, _plan
 
 _loaded: set[str] = set()
 _lock = threading.Lock()
@@ -126,7 +126,7 @@ def load(name: str) -> None:
             if has(family.name, name):
                 module = importlib.import_module(registry.module(family.name, tier))
                 # A family beyond the tier computes dtypes in its own way, beside the tier's.
-                _plan.add_kernels(tier.level, index if family.tiers else 0, module.tables())
+                _kernels.add_kernels(tier.level, index if family.tiers else 0, module.tables())
         _loaded.add(name)
 
 
@@ -158,5 +158,5 @@ def peak(dtype: str, isa: str, rounds: int = 20_000_000, family: str = "gemm") -
     start = time.perf_counter()
     index = [row.name for row in registry.FAMILIES].index(family)
     table = index if registry.FAMILIES[index].tiers else 0
-    flops = _plan.peak(registry.isa(isa).level, table, registry.dtype(dtype).code, rounds)
+    flops = _kernels.peak(registry.isa(isa).level, table, registry.dtype(dtype).code, rounds)
     return flops, time.perf_counter() - start
