@@ -26,8 +26,9 @@ ROW_BYTES, LONG_ROW = 320, 32 << 10
 # Up to STRIP_ROWS rows by a B in place from memory (4 x 7860 x 2560 1.9, 2 x 10752 x 3584 1.4, 4 x 4608 x 1536 1.9, f64
 # 1.3 to 1.45), or beyond L2 by rows of whole pages (1024 x 1024 by 2, 3, 4 rows 1.5 1.45 1.3, f64 1.15); up to FAR_ROWS
 # where it fills much of L3 (5 x 7000 x 3000 2.5, 6 x 2048 x 2048 2.7, 12 x 7000 x 3000 1.6, 16 x 2560 x 2560 1.4, f64
-# 6 x 2000 x 1000 4, 12 x 7000 x 3000 2, 32 x 3072 x 1024 1.2, but f32 0.9).  One tall panel by rows two pages apart
-# (f64 12 x 1024 x 1024 3.5; by 5, 6, 16 rows 0.4 0.2 0.8).
+# 6 x 2000 x 1000 4, 12 x 7000 x 3000 2, 32 x 3072 x 1024 1.2, but f32 0.9).  Two threads lose what one gains of 16 MB
+# (f32 2048 x 2048 by 6, 8, 12 rows 0.66 0.69 0.82), and get the same kernels, for the bits must not depend on threads.
+# One tall panel by rows two pages apart (f64 12 x 1024 x 1024 3.5; by 5, 6, 16 rows 0.4 0.2 0.8).
 STRIP_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
 # Short rows of A from L3 or memory by one long vector of B (f64 784 x 8 x 72 (32) 3.7, 20000 x 5 x 100 2.5, f32 9800 x
 # 16 x 144 (32) 1.2 to 1.35, 60000 x 16 x 100 1.2; items within L1, 64 x 16 x 64 (1000) 0.7, f64 64 x 8 x 64 (500) 0.6).

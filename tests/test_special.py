@@ -260,6 +260,17 @@ def test_only_a_gain_is_recorded() -> None:
     assert specialise.tune(problem, base, ["0" * 32], wrong).status == "failed"
 
 
+def test_a_tier_below_stays_where_it_is_faster() -> None:
+    """Kernels are of the active tier; they must beat today's configuration, which may be of the one below."""
+    problem, (low, *_, high) = problem_of(SHAPES[0]), registry.ISAS
+    base, around = heuristic.config(problem, low), heuristic.config(problem, high)
+    for seconds, status in ((1e-8, "rejected"), (4e-8, "confirmed")):
+        times = {low.name: seconds, high.name: 3e-8}
+        runner = ReplayRunner(lambda config, times=times: 2e-8 if config.special else times[config.isa])
+        entry = specialise.tune(problem, base, ["0" * 32], runner, around)
+        assert (entry.config.isa, entry.config.special, entry.status) == (high.name, "0" * 32, status)
+
+
 # ---- what is not the user's own is refused
 
 

@@ -93,15 +93,17 @@ def single(config: Config) -> Config:
     return config if config.threads == 1 or config.split == "batch" else config.replace(threads=1, split="n")
 
 
-def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner) -> Entry:
+def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner, around: Config | None = None) -> Entry:
     """Judge a problem's own kernels, in modules of these names, against the configuration of today.
+
+    They run within `around`, of the tier that they are compiled for; by default within `base`, that of today.
 
     Returns
     -------
     Entry
         Confirmed, rejected or failed; its baseline is the heuristic's time in the same rounds, as in every record.
     """
-    candidates = [single(base).replace(special=name) for name in names]
+    candidates = [single(around or base).replace(special=name) for name in names]
     found = runner.measure(candidates)
     ran = [m.config for m in found if m.outcome == "ok"]
     failed = [m for m in found if m.outcome != "ok"]
@@ -147,9 +149,10 @@ def run(
             continue
         known = recorded.get(problem)
         base = (known.config if known else dispatch.resolve(problem).config).replace(special="")
-        if base.family == "numpy" or base.misfit(problem) or base.isa != tier.name:
-            base = heuristic.config(problem, tier)  # of the tier that they are compiled for
+        if base.family == "numpy" or base.misfit(problem):
+            base = heuristic.config(problem)
+        around = base if base.isa == tier.name else heuristic.config(problem, tier)
         with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-            entry = tune(problem, base, modules[shape], runner)
+            entry = tune(problem, base, modules[shape], runner, around)
         # What was found before stays where the kernel is not better.
         yield entry, known if entry.status == "confirmed" else None
