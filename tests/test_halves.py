@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgemm
-from fastgemm import cpu, dispatch, heuristic, heuristic_tier, kernels, registry
+from fastgemm import cpu, dispatch, heuristic, heuristic_packed, heuristic_tier, kernels, registry
 from fastgemm.cpu import _features
 from fastgemm.driver import _plan
 from fastgemm.problem import Problem, Record
@@ -156,6 +156,31 @@ def test_records_of_both_tiers_are_used(monkeypatch: pytest.MonkeyPatch) -> None
     assert [dispatch._usable(records[name], "v4") for name in ("v3", "v4")] == [True, True]
     monkeypatch.setenv("FASTGEMM_ISA", "v4")
     assert [dispatch._usable(records[name], "v4") for name in ("v3", "v4")] == [False, True]
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("zen4")
+def test_how_packed_panels_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the CPU itself for few rows, into L2 for more; complex rows are two."""
+
+    def ahead(name: str, m: int) -> tuple[int, bool]:
+        problem = Problem(name, m, 4096, 4096, layout="np")
+        config = heuristic_packed.config(problem, V4, heuristic_packed.vectors(problem.row, V4, m, 4096))
+        return _plan.Plan(problem, config).panels_ahead
+
+    kernels.load("v4")
+    assert [ahead("f32", m) for m in (1, 6, 7, 40)] == [(0, True)] * 2 + [(16384, True)] * 2
+    assert [ahead("c64", m) for m in (3, 4)] == [(0, True), (16384, True)]
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    assert [ahead("f32", m) for m in (1, 40)] == [(8192, False)] * 2
+
+
+@pytest.mark.usefixtures("zen4")
+def test_packed_panels_leave_rows_of_whole_pages_in_l1() -> None:
+    for name in ("f32", "f64", "i8_i32"):
+        for rows in range(1, 17):
+            wide = heuristic_packed.vectors(registry.dtype(name), V4, rows, 4096)
+            assert all(mr <= 8 for mr, nv in registry.registers(registry.dtype(name), V4) if nv == wide)
 
 
 @given(

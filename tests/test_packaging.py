@@ -76,7 +76,7 @@ def names(command: Any) -> set[str]:
 
 DRIVER = {
     f"fastgemm.driver._{name}"
-    for name in ("kernels", "loops", "symmetric", "dots", "strips", "small", "team", "plan")
+    for name in ("kernels", "loops", "symmetric", "dots", "strips", "small", "team", "ahead", "plan")
 }
 CALLS = (
     "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",

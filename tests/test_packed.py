@@ -22,10 +22,14 @@ DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
 SIZES = [(1, 300, 200), (5, 70, 33), (37, 130, 2500), (8, 1, 9), (3, 17, 1), (300, 64, 70), (1, 1, 1), (40, 4096, 64)]
 
 
-@pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest, on_tier: Callable[[str], registry.Isa]) -> registry.Isa:
-    """Every call of the process on one tier."""
-    return on_tier(request.param)
+@pytest.fixture(params=[*TIERS, *(f"{name} in halves" for name in TIERS if registry.isa(name).vector_bytes > 32)])
+def tier(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, on_tier: Callable[[str], registry.Isa]
+) -> registry.Isa:
+    """Every call of the process on one tier, of a CPU that computes its vectors whole or in two halves."""
+    name, _, halves = request.param.partition(" ")
+    monkeypatch.setattr(cpu, "halves", lambda tier: bool(halves))
+    return on_tier(name)
 
 
 @pytest.mark.parametrize("name", DTYPES)

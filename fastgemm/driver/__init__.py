@@ -2,6 +2,7 @@
 
     _kernels.pyx   the loaded kernels
     _plan.pyx      the plan cache, Plan
+    _ahead.pyx     what a plan's tiles fetch ahead
     _team.pyx      the split of a call over threads
     _loops.pyx     the blocked loops around the kernels
     _dots.pyx      those of operands that both lie along k

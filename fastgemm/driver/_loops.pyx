@@ -21,11 +21,8 @@ from fastgemm.driver.structs cimport (
 )
 
 cdef enum:
-    # Bytes of a panel that was packed long ago, and comes from memory, to fetch ahead: beyond the page where the CPU's
-    # own prefetch stops (4096 x 4096 f32, one thread, ms for 2048 / 4096 / 8192 / 16384 bytes: 1 row 1.38 1.41 1.37
-    # 1.36, 8 rows 1.56 1.48 1.42 1.45; int8, 8 rows 0.386 0.358 0.344 0.344).
-    READY_AHEAD = 8192
-    # Where several panels of rows pass over it, so many passes fetch a part each of what is read after it.
+    # Where several panels of rows pass over a panel of B that was packed long ago, so many passes fetch a part each of
+    # what is read after it.
     READY_PARTS = 8
     # Panels of A that comes from memory to fetch ahead: all at once, for which products wait, or, where rows have no
     # gaps, in the place of B's lines, some in each step (of the time of the former, six processes by turns on a busy
@@ -98,6 +95,7 @@ cdef void macrokernel(
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
     cdef const epilogue_t* terms
     cdef store_t own = store[0]
+    own.fetch_l2 = plan.ready_l2
     if not fused:
         own.fused = 0
     if not direct:
@@ -156,7 +154,7 @@ cdef void macrokernel(
                 ahead = soon + ir * kc * nv * L // parts
             elif ir == 0:
                 if plan.ready:
-                    ahead = READY_AHEAD // size_b
+                    ahead = plan.ready_ahead // size_b
                 elif not b_packed and jr + 1 < panels:
                     ahead = live
             elif share_of and 4 * share_of <= 3 * kc * nv * L * size:

@@ -8,6 +8,7 @@ cimport numpy as cnp
 from fastgemm.driver.abi cimport (
     GEMV_CHUNK, MAX_DEEP, MAX_DOTS, MAX_STRIP, kernels_t, offset_t, special_t,
 )
+from fastgemm.driver._ahead cimport fetch_ahead
 from fastgemm.driver._kernels cimport table_of
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
@@ -18,7 +19,7 @@ from fastgemm.driver.structs cimport (
 
 import numpy as np
 
-from fastgemm import cpu, registry
+from fastgemm import registry
 from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes, few_left, written_past
 
 cdef extern from *:
@@ -180,55 +181,6 @@ _SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 
-cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
-    # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
-    # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
-    # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB all at once 1.02, without gaps in
-    # between 1.4: 7000 x 32 x 1024, 20000 x 64 x 512).  Of an A in the caches it is 2 to 9 %
-    # of the time for nothing.  From a quarter of L3 on, which others use too (medians of ten processes: 32 of f64 784 x
-    # 8 x 72 1.46, f32 20000 x 32 x 128 1.79, 20000 x 100 x 100 1.53, 10000 x 200 x 200 1.22; below it, 0.91 to 1.0).
-    # In a stack B counts too (five processes, one thread, medians: f32 100 of 100 x 100 x 100 1.16, 10 of 400 x 400 x
-    # 100 1.17, 20 of 200 x 200 x 200 1.22, f64 50 of 100 x 100 x 100 1.09; two threads 0.96 to 1.02; below it 0.97 to
-    # 1.02).
-    cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t row = plan.kc * t.part * t.real_bytes
-    # Panels of one vector have little else to load: there it pays from L3 too (AVX2 on Zen 4, one thread, f32 10000 x 8
-    # x 128 1.17, 4000 x 8 x 128 1.12, 2000 x 8 x 800 1.02, 32 of 784 x 8 x 72 1.10, f64 8000 x 4 x 100 1.13; from L2
-    # 784 x 8 x 72 1.0).
-    cdef bint narrow = registers == 16 and plan.family == FAMILY_GEMM and plan.n * t.part <= t.length
-    cdef Py_ssize_t near = cpu.caches().l2 // 2 if narrow else cpu.caches().l3 // 4
-    if plan.pack_a or problem.layout[0] != "n" or problem.streamed <= near:
-        return 0
-    return row
-
-
-cdef int _far_items(const plan_t* plan) except -1:
-    # What copies B, or turns A or B over, waits for an item of a stack that lies in L3 or in memory: the tiles of the
-    # one before fetch it (medians of four processes by turns, Zen 5, one thread and two, f32 300 of 128 x 128 x 128 tn
-    # 1.29, 1.25, tt 1.41, 1.36, 256 of 128 x 128 x 96 nt 1.17, 1.14, 2000 of 64 x 64 x 64 1.08, 1.12; f64, one thread,
-    # 100 of 100 x 100 x 100 tt 1.39, 40 of 30 x 500 x 100 nt 1.26; below three eighths of L3 0.93 to 1.02).  Where all
-    # tiles fetch rows of A none is left for it (f64 32 of 784 x 8 x 72 0.95).
-    cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t stack = plan.batch * (plan.m + plan.n) * plan.k * t.part * t.ab_bytes
-    if plan.batch == 1 or plan.family != FAMILY_GEMM or plan.far_row and plan.width <= plan.nv:
-        return 0
-    return 2 if stack >= far_bytes() else 1 if stack >= cpu.caches().l3 * 3 // 8 else 0
-
-
-cdef bint _far_blocks(const plan_t* plan, problem) except -1:
-    # A tile takes a few numbers of each row of B, and of A by columns: rows that come from memory, in an order that the
-    # CPU's own prefetch does not see.  All tiles of a block of k, but those that fetch the next panel, fetch a part
-    # each of the next block, in the order of memory (one and two threads, medians, f32 tn 100 x 100 x 100000 1.29 1.33,
-    # 64 x 64 x 50000 1.60 1.41, 200 x 200 x 50000 1.19 1.21, 64 x 576 x 28000 1.23 1.19; nn 64 x 64 x 100000 1.12 1.10;
-    # tn 100 x 100 x 1000000 f64 1.45 1.70, c64 1.23 1.10, i32 1.79 1.97; AVX2 1.05 to 1.27).
-    cdef Py_ssize_t row = problem.n * problem.row.itemsize
-    if problem.layout[0] == "t":
-        row += problem.m * problem.row.itemsize
-    if plan.pack_a or plan.pack_b or problem.layout[1] != "n" or plan.kc >= plan.k:
-        return False
-    return 4 * plan.k * row > cpu.caches().l3 and 2 * plan.kc * row <= cpu.caches().l2
-
-
 cdef class Plan:
     """A configuration made concrete for a problem: run it as often as needed, from any thread.
 
@@ -345,13 +297,7 @@ cdef class Plan:
             if ready:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
-        plan.far_row = _far_row(plan, problem, tier.registers)
-        plan.far_blocks = _far_blocks(plan, problem)
-        plan.far_items = _far_items(plan)
-        plan.far_columns = problem.layout[0] == "t" and 4 * problem.streamed > cpu.caches().l3
-        # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
-        # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
-        plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
+        fetch_ahead(plan, problem, tier)
         plan.past_caches = plan.family == FAMILY_SMALL and written_past(problem, tier)
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         # Never a part of a larger product: its bits would depend on how that is cut.
@@ -422,6 +368,11 @@ cdef class Plan:
     def far_items(self):
         """Whether a stack's next item is fetched while one is multiplied: 0, 1 where its rows have no gaps, 2."""
         return self.plan.far_items
+
+    @property
+    def panels_ahead(self):
+        """How many bytes of a B that is packed already are fetched ahead, and whether into L2 alone."""
+        return self.plan.ready_ahead, bool(self.plan.ready_l2)
 
     @property
     def exchanged(self):

@@ -65,6 +65,8 @@ cdef struct plan_t:
     # B is panels already, of all of k, one after the other as `vectors` cuts them: so many steps each with what packing
     # appends (0: B is a matrix).  Pieces of columns begin where panels do.
     Py_ssize_t ready
+    Py_ssize_t ready_ahead      # bytes ahead of which such panels are fetched
+    bint ready_l2               # into L2 and not L1
     int split, threads
     Py_ssize_t m, n, k, batch
     Py_ssize_t mc, kc           # elements; kc in steps

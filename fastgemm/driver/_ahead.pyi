@@ -1,0 +1,1 @@
+# Nothing of Python: plans call this module from C.
