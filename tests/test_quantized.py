@@ -281,6 +281,21 @@ def test_scales_of_rows_and_columns(kind: str) -> None:
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 @pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_results_far_outside_bytes(tier: str, kind: str, on_tier: Callable[[str], registry.Isa]) -> None:
+    """Each is the byte at its end, however far beyond float32's whole numbers, and their neighbours are exact."""
+    on_tier(tier)
+    a, b = full((23, 40), "u1", 1), full((40, 80), "i1", 2)
+    total, ends = wide(a) @ wide(b), np.iinfo(kind)
+    one, zero, right = np.float32(1), np.array(3, kind), fastgemm.pack(b)
+    for scale in (1e-4, 1.0, 37.0, 190.0, 1e4, 1e20, 3e33, -37.0, -190.0, -1e20):
+        scales = np.full(80, np.float32(scale))
+        scales[::7] = 1e-3
+        want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
+        assert np.array_equal(fastgemm.qlinear_matmul(a, one, None, right, scales, None, one, zero), want)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("kind", ["i1", "u1"])
 def test_halves_in_one_column(tier: str, kind: str, on_tier: Callable[[str], registry.Isa]) -> None:
     """Ties go to even numbers wherever a tile has its only ones; and what is no number stays in its row."""
     on_tier(tier)

@@ -33,17 +33,38 @@ cdef extern from *:
     #endif
         return made;
     }
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline whole_i32 larger_whole(whole_i32 a, whole_i32 b) {
+        return (whole_i32)_mm512_max_epi32((__m512i)a, (__m512i)b);
+    }
+    static inline whole_i32 smaller_whole(whole_i32 a, whole_i32 b) {
+        return (whole_i32)_mm512_min_epi32((__m512i)a, (__m512i)b);
+    }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    static inline whole_i32 larger_whole(whole_i32 a, whole_i32 b) {
+        return (whole_i32)_mm256_max_epi32((__m256i)a, (__m256i)b);
+    }
+    static inline whole_i32 smaller_whole(whole_i32 a, whole_i32 b) {
+        return (whole_i32)_mm256_min_epi32((__m256i)a, (__m256i)b);
+    }
+    #else
+    static inline whole_i32 larger_whole(whole_i32 a, whole_i32 b) { return (a & (a > b)) | (b & ~(a > b)); }
+    static inline whole_i32 smaller_whole(whole_i32 a, whole_i32 b) { return (a & (a < b)) | (b & ~(a < b)); }
+    #endif
     /* The larger of two numbers that are not below 0; NaN is larger than any. */
     static inline vf32 larger_of_positive(vf32 a, vf32 b) {
-    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
-        return (vf32)_mm512_max_epi32((__m512i)a, (__m512i)b);
-    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-        return (vf32)_mm256_max_epi32((__m256i)a, (__m256i)b);
-    #else
-        const whole_i32 x = (whole_i32)a, y = (whole_i32)b, more = x > y;
-        return (vf32)((x & more) | (y & ~more));
-    #endif
+        return (vf32)larger_whole((whole_i32)a, (whole_i32)b);
     }
+    /* a + b and a - b by the pipes that multiply, where a tier has multiply-adds: see `quantised_near`.  (The compiler
+       must not see the factor, or it adds.) */
+    #if defined(__FMA__)
+    static inline vf32 times_f32(float x) { vf32 v = (vf32){0} + x; __asm__("" : "+v"(v)); return v; }
+    static inline vf32 added_f32(vf32 a, vf32 b) { return fused_f32(b, a, times_f32(1)); }
+    static inline vf32 less_f32(vf32 a, vf32 b) { return fused_f32(a, b, times_f32(-1)); }
+    #else
+    static inline vf32 added_f32(vf32 a, vf32 b) { return a + b; }
+    static inline vf32 less_f32(vf32 a, vf32 b) { return a - b; }
+    #endif
     /* The larger of x's magnitude and one of `before`.  (Where x is NaN it may be lost.) */
     static inline vf32 larger_magnitude(vf32 x, vf32 before) {
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)

@@ -73,6 +73,10 @@ cdef extern from *:
     static inline vf32 near_share_##S(char *p, vf32 x, int n, float by, float most, float zero, vf32 before) { \\
         return larger_magnitude(put_bytes(p, below_f32(x, (vf32){0} + most), n, by, zero), before); \\
     } \\
+    /* None of which makes a byte that is too large. */ \\
+    static inline vf32 near_part_##S(char *p, vf32 x, int n, float by, float most, float zero, vf32 before) { \\
+        return larger_magnitude(put_bytes(p, x, n, by, zero), before); \\
+    } \\
     static inline void exact_##S(char *p, vf32 v, int n, float scale, float zero) { \\
         const vf32 q = between_##S(v / scale, zero), lifted = q + 12582912.0f; \\
         const bytes_s8 made = lowest_bytes((vf32)(((whole_i32)lifted + (int)zero) & (q == q))); \\
@@ -115,6 +119,8 @@ cdef extern from *:
     vf32 near_u8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_share_s8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
     vf32 near_share_u8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
+    vf32 near_part_s8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
+    vf32 near_part_u8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
     float most_s8(float by, float zero) nogil
     float most_u8(float by, float zero) nogil
     void exact_s8(char*, vf32, int n, float scale, float zero) nogil
