@@ -42,6 +42,11 @@ THIN_ROW = 2048
 # 5 (1000) nt 1.37, f64 9 x 9 x 9 (10000) 1.36; but 6 x 6 x 6 (5000) nn 0.8).
 FULL, ITEM_ROWS = 3, 32
 SHORT_ROWS, SHORT_STEPS, DEEP = 16, 200, 8192
+# Numbers that are multiplied as 16 bits, by up to 16 columns, one short vector (int16 by 16 columns 64 x 64 1.45, 1000
+# x 100 1.6, 5000 x 10 1.4, 8 x 1000 1.5, by 8 columns 232 x 232 1.57, 20000 x 50 1.5, by 4 1000 x 64 2.7, int8 1.2 to
+# 1.5, every layout; partly filled by few rows or for few steps 0.8: 64 x 8 x 64, 16 x 8 x 1000, 200 x 10 x 20; 300 x 3
+# x 300 0.9, 1000 x 4 x 64 tn 0.88).
+WORD_ROWS, WORD_STEPS = 200, 30
 
 
 def halves(problem: Problem, half: registry.Isa) -> bool:
@@ -72,12 +77,15 @@ def _vector(problem: Problem, half: registry.Isa) -> bool:
 
 def _matrix(problem: Problem, half: registry.Isa) -> bool:
     if problem.row.exact:
-        return _far(problem)    # multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7)
+        # Multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7).
+        return _far(problem) or _words(problem, half)
     return _far(problem) or _thin(problem, half) or _partial(problem, half)
 
 
 def _converted(problem: Problem, half: registry.Isa) -> bool:
     # (float16 232 x 8 x 232 1.6, 8 x 8 x 8 (1000) tn 1.75, 1000 x 4 x 64 0.93.)
+    if problem.row.exact:
+        return _words(problem, half)
     return problem.row.name == "f16" and problem.m > 1 and problem.n > 4 and _partial(problem, half)
 
 
@@ -92,6 +100,15 @@ def _far(problem: Problem) -> bool:
     if m <= FAR_ROWS and size >= (caches.l3 * 3 // 8 if m <= FAR_ROWS // 2 else caches.l3 // 2):
         return True
     return 8 < m <= TALLEST and row_b % (2 * PAGE) == 0 and size >= caches.l3 // 4
+
+
+def _words(problem: Problem, half: registry.Isa) -> bool:
+    # 16 bits a number, by columns of which long vectors are half empty
+    m, n, lanes = problem.m, problem.n, registry.lanes(problem.row, half)
+    if problem.row.real_bytes != 2 or problem.batch > 1 or m == 1 or n > lanes:
+        return False
+    least = 4 if problem.layout[0] == "n" else 5
+    return n == lanes or (n >= least and m >= WORD_ROWS and problem.k >= WORD_STEPS)
 
 
 def _thin(problem: Problem, half: registry.Isa) -> bool:
