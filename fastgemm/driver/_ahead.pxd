@@ -2,4 +2,4 @@
 
 from fastgemm.driver.structs cimport plan_t
 
-cdef int fetch_ahead(plan_t* plan, problem, tier) except -1
+cdef int look_ahead(plan_t* plan, problem, tier) except -1

@@ -82,7 +82,8 @@ cdef int _panels_ahead(plan_t* plan, tier) except -1:
     return 0
 
 
-cdef int fetch_ahead(plan_t* plan, problem, tier) except -1:
+cdef int look_ahead(plan_t* plan, problem, tier) except -1:
+    # All fields of a plan that say what is fetched ahead, but `far`, which plans of few rows have.
     cdef const kernels_t* t = plan.kernels
     plan.far_row = _far_row(plan, problem, tier.registers)
     plan.far_blocks = _far_blocks(plan, problem)

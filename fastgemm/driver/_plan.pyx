@@ -8,7 +8,7 @@ cimport numpy as cnp
 from fastgemm.driver.abi cimport (
     GEMV_CHUNK, MAX_DEEP, MAX_DOTS, MAX_STRIP, kernels_t, offset_t, special_t,
 )
-from fastgemm.driver._ahead cimport fetch_ahead
+from fastgemm.driver._ahead cimport look_ahead
 from fastgemm.driver._kernels cimport table_of
 from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
@@ -297,7 +297,7 @@ cdef class Plan:
             if ready:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
-        fetch_ahead(plan, problem, tier)
+        look_ahead(plan, problem, tier)
         plan.past_caches = plan.family == FAMILY_SMALL and written_past(problem, tier)
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
         # Never a part of a larger product: its bits would depend on how that is cut.

@@ -56,23 +56,6 @@ cdef extern from *:
         else memcpy(c, &made, n);
         return larger_magnitude(fraction_of(x, lifted, lift), far);
     }
-    /* The same for a microkernel, on pipes that are free.  Of a Zen 4's four two multiply, and two add, convert, round
-       and compare floats: 8 turns of a vector in `quantised`, and one of the former.  Whole numbers are compared on all
-       four.  So sums are made by those that multiply, and what a byte does not hold is cut off as a whole number: `low`
-       and `high` are the bits of 1.5 * 2^23 with the least and the largest byte added, and any float below or above
-       them has bits below or above theirs.  What is cut off may look like a tie, of which `fg_requantise` makes an end
-       (MHA_1's second product, 6 x 3 and 32 steps: 24 % of a tile's time, so 19 %). */
-    static inline vf32 quantised_near(
-            vi32 sums, vf32 scale, vf32 shift, vi32 low, vi32 high, signed char *c, int n, vf32 far) {
-        const vf32 exact = __builtin_convertvector((whole_i32)sums, vf32) * scale + shift;
-        const vf32 lift = (vf32){0} + 12582912.0f, lifted = added_f32(exact, lift);
-        const whole_i32 cut = smaller_whole(larger_whole((whole_i32)lifted, (whole_i32)low), (whole_i32)high);
-        const bytes_s8 made = lowest_bytes((vf32)cut);
-        if (n == FG_SINGLES) memcpy(c, &made, sizeof made);
-        else memcpy(c, &made, n);
-        return larger_magnitude(less_f32(exact, less_f32(lifted, lift)), far);
-    }
-    static inline vi32 lifted_byte(double byte) { return (vi32){0} + (0x4b400000u + (unsigned)(int)byte); }
     /* How close to a tie results of a column come, beside those `before`.  (What is no number is lost on the way to
        `far`; a scale that is none, or infinite, makes one here.) */
     static inline vf32 doubt_of(vf32 far, vf32 scale, vf32 shift, vf32 before) {
@@ -158,8 +141,6 @@ cdef extern from *:
     vf32 quant_scale(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quant_shift(const quant_t*, Py_ssize_t column, int n) nogil
     vf32 quantised(vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char*, int n, vf32 far) nogil
-    vf32 quantised_near(vi32, vf32, vf32, vi32 low, vi32 high, signed char*, int n, vf32 far) nogil
-    vi32 lifted_byte(double) nogil
     vf32 doubt_of(vf32 far, vf32 scale, vf32 shift, vf32 before) nogil
     bint settled(vf32 doubt) nogil
     vf32 some_f32(const float*, int n) nogil

@@ -68,13 +68,9 @@ cdef extern from *:
         return larger_of_positive( \\
             magnitude_f32(put_bytes(p, below_f32(above_f32(x, low), high), n, inverse, zero)), before); \\
     } \\
-    /* Of x that are not below 0, by share / scale; `most` makes the largest byte.  (NaN is lost, but if `by` is.) */ \\
+    /* Of x that are not below 0, by share / scale, none above `most`, which makes the largest byte. */ \\
     static inline float most_##S(float by, float zero) { return (HIGH - zero) / by; } \\
-    static inline vf32 near_share_##S(char *p, vf32 x, int n, float by, float most, float zero, vf32 before) { \\
-        return larger_magnitude(put_bytes(p, below_f32(x, (vf32){0} + most), n, by, zero), before); \\
-    } \\
-    /* None of which makes a byte that is too large. */ \\
-    static inline vf32 near_part_##S(char *p, vf32 x, int n, float by, float most, float zero, vf32 before) { \\
+    static inline vf32 near_share_##S(char *p, vf32 x, int n, float by, float zero, vf32 before) { \\
         return larger_magnitude(put_bytes(p, x, n, by, zero), before); \\
     } \\
     static inline void exact_##S(char *p, vf32 v, int n, float scale, float zero) { \\
@@ -117,10 +113,8 @@ cdef extern from *:
     void write_bf16(char*, vf32, int n) nogil
     vf32 near_s8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_u8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
-    vf32 near_share_s8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
-    vf32 near_share_u8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
-    vf32 near_part_s8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
-    vf32 near_part_u8(char*, vf32, int n, float by, float most, float zero, vf32 before) nogil
+    vf32 near_share_s8(char*, vf32, int n, float by, float zero, vf32 before) nogil
+    vf32 near_share_u8(char*, vf32, int n, float by, float zero, vf32 before) nogil
     float most_s8(float by, float zero) nogil
     float most_u8(float by, float zero) nogil
     void exact_s8(char*, vf32, int n, float scale, float zero) nogil
