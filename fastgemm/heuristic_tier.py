@@ -23,6 +23,16 @@ from .problem import PACKED, Problem, far_bytes
 # 1.25, 1 x 176 x 176 (100) f64 4), but where L3 holds about all, and four columns side by side are one too many (f64
 # 2048 x 1024 0.62 to 0.8, 1500 x 1500 0.7 to 0.83, f32 2048 x 2048 0.75 to 1.1).
 ROW_BYTES, LONG_ROW = 320, 32 << 10
+# Columns of so many bytes, from memory or about as much as L3 holds, one after the other, lines into L2 so many bytes
+# ahead.  (Over four side by side of short vectors; two threads 0.9 to 1.1.  From twice L3 on f32 64 MiB, columns of
+# 128, 256, 600, 1500, 3000, 4000 numbers 1.03 0.94 1.14 1.13 1.07 0.87, 96 MiB 1.18 1.18 1.12 1.25 1.12, 128 MiB 1.16
+# 1.0 1.11 1.23 1.15 0.93, f64 of 128, 256, 512, 1024, 2048 1.16 1.15 1.17 1.18 0.86, but 40 MiB 0.93 0.95 0.75 0.95
+# 0.66; 4096 bytes ahead 0.8 to 1.15, 16384 0.8 to 0.9.  Where L3 holds it, over long vectors and lines into L1, f32
+# 14 and 16 MiB of 512, 1024, 2048, 4000 0.9 1.0 1.17 1.2, two threads 0.95 1.1 1.1 1.16, while a neighbour used L3
+# 1.2 to 1.4; f64 of 512 to 2048 0.95 to 1.0; 2048 bytes ahead 0.8 to 1.3.  In stacks from memory 1.13 to 1.3, two
+# threads 1.0 to 1.16.)
+REACH_FAR, FAR_COLUMN = 2048, range(512, (12 << 10) + 1)
+REACH_L3, L3_COLUMN = 16384, range(4096, (16 << 10) + 1)
 # Up to STRIP_ROWS rows by a B in place from memory (4 x 7860 x 2560 1.9, 2 x 10752 x 3584 1.4, 4 x 4608 x 1536 1.9, f64
 # 1.3 to 1.45), or beyond L2 by rows of whole pages (1024 x 1024 by 2, 3, 4 rows 1.5 1.45 1.3, f64 1.15); up to FAR_ROWS
 # where it fills much of L3 (5 x 7000 x 3000 2.5, 6 x 2048 x 2048 2.7, 12 x 7000 x 3000 1.6, 16 x 2560 x 2560 1.4, f64
@@ -72,7 +82,26 @@ def _vector(problem: Problem, half: registry.Isa) -> bool:
     if problem.layout[1] == "n":
         row_b = problem.n * problem.row.itemsize
         return size * problem.batch >= far_bytes() and ROW_BYTES <= row_b <= LONG_ROW
-    return not cpu.caches().l3 * 3 // 8 <= size * problem.batch < far_bytes()
+    return not cpu.caches().l3 * 3 // 8 <= size * problem.batch < far_bytes() and not reach_l2(problem)
+
+
+def reach_l2(problem: Problem) -> int:
+    """Return how many bytes ahead a vector's columns are fetched into L2, one after the other; 0: they are not.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_tier
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_tier.reach_l2(Problem("f32", 1, 512, 512, layout="nt"))
+    0
+    """
+    column = problem.k * problem.row.itemsize
+    size, l3 = problem.batch * problem.n * column, cpu.caches().l3
+    if problem.m > 1 or problem.layout[1] != "t" or problem.row.converts:
+        return 0
+    if size >= 2 * l3:
+        return REACH_FAR if column in FAR_COLUMN else 0
+    return REACH_L3 if l3 * 3 // 8 <= size < far_bytes() and column in L3_COLUMN else 0
 
 
 def _matrix(problem: Problem, half: registry.Isa) -> bool:

@@ -14,7 +14,7 @@ import fastgemm
 from fastgemm import cpu, dispatch, heuristic, heuristic_packed, heuristic_tier, kernels, registry
 from fastgemm.cpu import _features
 from fastgemm.driver import _plan
-from fastgemm.problem import Problem, Record
+from fastgemm.problem import Config, Problem, Record
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 MIB = 1 << 20
@@ -56,7 +56,7 @@ SHORT = [
     ("f16", "nn", 232, 8, 232, 1),
     ("f32", "nn", 1, 800, 8000, 1),
     ("f64", "nt", 1, 512, 512, 1),
-    ("f32", "nt", 1, 176, 176, 1001),
+    ("f32", "nt", 1, 176, 176, 500),
     ("f32", "nn", 4, 7860, 2560, 1),
     ("f32", "nn", 2, 1024, 1024, 1),
     ("f64", "nn", 6, 2000, 1000, 1),
@@ -80,6 +80,8 @@ LONG = [
     ("f32", "nn", 512, 512, 512, 1),
     ("f32", "nn", 1, 512, 512, 1),
     ("f32", "nn", 1, 64, 64, 10000),
+    ("f32", "nt", 1, 176, 176, 1001),
+    ("f32", "nt", 1, 20000, 1000, 1),
     ("f32", "nn", 1, 10752, 3584, 1),
     ("f64", "nt", 1, 1500, 1500, 1),
     ("f32", "nn", 4, 512, 512, 1),
@@ -182,6 +184,30 @@ def test_how_packed_panels_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [ahead("c64", m) for m in (3, 4)] == [(0, True), (16384, True)]
     monkeypatch.setattr(cpu, "halves", lambda tier: False)
     assert [ahead("f32", m) for m in (1, 40)] == [(8192, False)] * 2
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("zen4")
+@pytest.mark.parametrize(("share", "ahead"), [(2.0, 2048), (1.0, 0), (0.5, 16384), (0.2, 0)])
+@pytest.mark.parametrize("gap", [0, 7])
+def test_columns_one_after_the_other(share: float, ahead: int, gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vector by columns far from the core: how far ahead they are fetched, and answers, with gaps too."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 4 * MIB))
+    kernels.load("v4")
+    for name, k, kind in (("f32", 1027, "f4"), ("f64", 1027, "f8"), ("i32", 1500, "i4"), ("c64", 700, "c8")):
+        row = registry.dtype(name)
+        n = int(cpu.caches().l3 * share) // (k * row.itemsize) + 1
+        problem = Problem(name, 1, n, k, layout="nt")
+        assert heuristic_tier.halves(problem, V3) is not bool(ahead)
+        plan = _plan.Plan(problem, Config("gemv", "v4"))
+        assert plan.reach_l2 == (ahead, ahead)
+        stack = Problem(name, 1, n // 10 + 1, k, batch=10, layout="nt")
+        assert _plan.Plan(stack, Config("gemv", "v4")).reach_l2 == (0, ahead)
+        rng = np.random.default_rng(n)
+        b = rng.integers(-9, 9, (n, k + gap)).astype(kind)[:, :k].T
+        a = rng.integers(-9, 9, (1, k)).astype(kind)
+        want = a.astype("c16" if kind == "c8" else "f8") @ b
+        assert np.array_equal(plan.run(a, b), want)
 
 
 @pytest.mark.usefixtures("zen4")

@@ -17,7 +17,7 @@ from fastgemm.driver.abi cimport (
 from fastgemm.driver.soon cimport next_soon
 from fastgemm.driver.structs cimport (
     FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, far_b, grid_t, lead_of, panel_at, panel_start, plan_t,
-    row_gap, share, some_panels,
+    reach_b, row_gap, share, some_panels,
 )
 
 cdef enum:
@@ -467,7 +467,7 @@ cdef bint gemv_of_stack(const plan_t* plan, call_t* call, Py_ssize_t items) noex
     if t.converts or t.narrows or call.finish != NULL or call.store.conj or not call.store.alpha_is_one \
             or call.store.beta_kind or call.cs_c != t.part or kernel == t.gemv_columns and call.cs_a != t.part:
         return False
-    call.store.far = far_b(plan, call)
+    call.store.far, call.store.reach_l2 = far_b(plan, call), reach_b(plan, call)
     for _item in range(items):
         kernel(plan.k, plan.n, a, call.cs_a, b, call.rs_b, call.cs_b, c, t.part, &call.store)
         a += call.step_a
@@ -499,7 +499,7 @@ cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize
     cdef store_t store = call.store
     store.alpha_is_one = True
     store.offset = NULL
-    store.far = far_b(plan, call)
+    store.far, store.reach_l2 = far_b(plan, call), reach_b(plan, call)
     if call.offsets != NULL:
         store.offset = call.offsets + 1
     while j < col1:

@@ -17,9 +17,12 @@ from fastgemm.driver.structs cimport (
     strip_gap, strip_words,
 )
 
+from dataclasses import replace
+
 import numpy as np
 
-from fastgemm import registry
+from fastgemm import cpu, registry
+from fastgemm.heuristic_tier import reach_l2
 from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes, few_left, written_past
 
 cdef extern from *:
@@ -246,6 +249,8 @@ cdef class Plan:
             plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
             return
         if plan.family == FAMILY_GEMV:
+            if cpu.halves(tier):
+                plan.reach_l2[0], plan.reach_l2[1] = reach_l2(replace(problem, batch=1)), reach_l2(problem)
             plan.a_bytes = 2 * GEMV_CHUNK * t.part * t.real_bytes
             if plan.split == SPLIT_N:
                 # Whole groups of the column kernel's four: which of its loops adds up a column decides its bits.
@@ -373,6 +378,11 @@ cdef class Plan:
     def panels_ahead(self):
         """How many bytes of a B that is packed already are fetched ahead, and whether into L2 alone."""
         return self.plan.ready_ahead, bool(self.plan.ready_l2)
+
+    @property
+    def reach_l2(self):
+        """How many bytes ahead of which a vector's kernel fetches columns into L2, or 0: of one B, and of a stack."""
+        return self.plan.reach_l2[0], self.plan.reach_l2[1]
 
     @property
     def exchanged(self):

@@ -86,6 +86,7 @@ cdef struct plan_t:
     bint far_c                  # C comes from memory
     bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
+    Py_ssize_t reach_l2[2]      # gemv: see store_t; by one B, by all of a stack's
     bint deep                   # gemm: C is one tile, few rows of one vector, whose accumulators come in sets
     bint turned                 # dots: B's columns are adjacent, and few
     bint exchanged              # dots: columns are few, and the transposed output is computed
@@ -135,6 +136,10 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
 cdef inline bint far_b(const plan_t* plan, const call_t* call) noexcept nogil:
     # Whether B comes from memory: of a stack, where they differ, all of them.
     return plan.far[1 if call.step_b else 0]
+
+
+cdef inline Py_ssize_t reach_b(const plan_t* plan, const call_t* call) noexcept nogil:
+    return plan.reach_l2[1 if call.step_b else 0]
 
 
 cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
