@@ -38,13 +38,14 @@ STREAM_BYTES = 1 << 16
 # A B that is little wider is one strip (4 x 1000 x 100000 in two 1.5, in one 2.1).
 L1_SHARE = 15 / 16
 STEP = 128
-# With 16 registers and B in memory, rows of it as long as can be, though sums come from L2: two rows by rows of B that
-# are whole KiB.  Others go to gemm, whose panels in place are fetched into L2 (AVX2 on Zen 4, one thread, 6x16 and 6x8
-# tiles times strips: f32 2 x 3000 x 5000 1.5, 2 x 7860 x 2560 1.7, 3 x 3001 x 5000 1.9, 4 x 7860 x 2560 2.0, 2 x 20000
-# x 1000 1.7, 2 x 2400 x 2400 1.02 to 1.28, but 2 x 4096 x 4096, 6400 x 3000, 8448 x 2816, 4352 x 4000 0.90, 2 x 2000 x
-# 2000, from L3, 0.86; int32 alike; f64 2 x 3000 x 5000 1.7, 3 and 4 x 3000 x 5000 2.3, 4 x 4096 x 4096 1.16, 2 x 4096 x
-# 4096 0.86).
-FAR_STRIP, FAR_ROWS, FAR_MULTIPLE = 8192, 2, 1024
+# With 16 registers and B in memory, rows of it as long as can be, though sums come from L2.  (AVX2 on Zen 4, one thread
+# and two, 6x16 tiles on panels in place times strips, f32, rows of B that are whole pieces of 512 bytes, 4096 x 4096,
+# 7680 x 2560: by 2, 3, 4, 5, 6, 7, 8 rows 1.4 1.4 1.6 1.6 1.4 1.9 1.7, 1.2 1.4 1.4 1.3 1.4 1.8 1.7; f64 1.2 1.7 1.9 1.6
+# 1.5 2.1 1.8, int32 1.9 1.8 1.9 1.4 1.3 1.9 1.6.)  Others, whose lines in a panel share no sets of L1 and L2, gain
+# less: 5000 x 6000 1.14 1.13 0.85 1.28 0.99 1.18 1.05, 1.04 1.08 1.16 0.96 1.0 1.31 1.19, 20000 x 1100 0.92 0.83 0.83
+# 1.01 1.05 1.07 1.0, 1.0 1.12 1.19 1.16 1.04 1.2 1.28, 2000 x 3000, which L3 holds, 2, 3, 4, 8 rows 1.0 0.95 0.83
+# 0.96.  They keep the tiles if the rows of A fill one, and more of them if B's rows are short or L3 holds it.
+FAR_STRIP, FAR_MULTIPLE, TILE_ROWS, MORE_TILE_ROWS, SHORT_ROW = 8192, 512, range(5, 7), range(3, 9), 6 << 10
 # A thread reads at least so many bytes of each row, or threads share k where it is deep, or as few columns as these
 # (two threads, times one: 2 x 512 x 512 1.7, f64 1.8, 3 x 512 x 512 1.7, 2 x 384 x 768 1.7, int8 1.6, bfloat16 1.7;
 # over k times over n: 2 x 256 x 768 1.12, 3 x 256 x 1024 1.2, 2 x 256 x 2048 1.37, but f64 2 x 256 x 2048 0.96).
@@ -89,9 +90,11 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
     size, caches = n * k * row.stored_bytes, cpu.caches()
     if tier.registers == 16 and not row.converts:
         row_b = n * row.stored_bytes
+        if size >= far_bytes():
+            tiles = TILE_ROWS if row_b >= SHORT_ROW and size >= caches.l3 else MORE_TILE_ROWS
+            return row_b % FAR_MULTIPLE == 0 or m not in tiles
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0
-        strips = m == FAR_ROWS and row_b % FAR_MULTIPLE == 0
-        if m > FEW_ROWS or near or (size >= far_bytes() and not strips):
+        if m > FEW_ROWS or near:
             return False
     if m > FEW_ROWS:
         return size > caches.l3 // 2
@@ -100,11 +103,8 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
     return size >= (caches.l2 // 2 if row.converts else STREAM_BYTES)
 
 
-def _beyond_l3(problem: Problem) -> bool:
-    # Less than what counts as far beside few rows stays in L3 between calls to strips that keep their sums in L1 (AVX2
-    # on Zen 4, 768 columns times all in one, one and two threads, B of 20 to 23 MB: 2 x 4352 x 1152 1.33 1.25, 2 x 5120
-    # x 1000 1.25 1.2, 2 x 2560 x 2000 1.27, 2 x 4096 x 1400 1.07, f64 1.15 to 1.26; of 26 to 64 MB 0.73 to 1.0).
-    return 4 * problem.k * problem.n * problem.row.stored_bytes > 3 * cpu.caches().l3
+def _far(problem: Problem) -> bool:
+    return problem.k * problem.n * problem.row.stored_bytes >= far_bytes()
 
 
 def _takes(problem: Problem) -> bool:
@@ -119,7 +119,7 @@ def _takes(problem: Problem) -> bool:
 
 def _strip(problem: Problem, tier: registry.Isa, dots: bool) -> int:
     row = problem.row
-    if tier.registers == 16 and not dots and not row.converts and _beyond_l3(problem):
+    if tier.registers == 16 and not dots and not row.converts and _far(problem):
         return min(problem.n, FAR_STRIP)
     # Bytes of a column of B in a pass: a group of dot products is 4 of them.
     piece = (4 if dots else row.stored_bytes) * registry.strip_groups(row, tier, problem.m)

@@ -60,6 +60,24 @@ def test_from_memory(name: str, tier: str) -> None:
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if registry.strips("gemv", row)])
+def test_strips(name: str, tier: str) -> None:
+    """Few rows, as many as there are kernels for, in strips and pieces of odd lengths, with gaps, and backwards."""
+    isa, row = registry.isa(tier), registry.dtype(name)
+    if not registry.supported(row, isa):
+        pytest.skip(f"no kernels of {name} for {tier}")
+    kernels.load(tier)
+    kind, k = dtype_of(row.numpy), 45
+    n = BYTES // (k * kind.itemsize) + 1
+    for m, (gap, step), threads in itertools.product(range(2, registry.STRIP_ROWS + 1), [(0, 1), (7, -1)], (1, 2)):
+        a, b = small((m, k), kind), small((k, n + gap), kind)[::step, :n]
+        plan = Plan(Problem(name, m, n, k, threads=threads), Config("gemv", tier, nc=5000, split="n", threads=threads))
+        assert plan.far == (True, True)
+        want = (a.astype("f8") @ b.astype("f8")).astype(dtype_of(row.result or row.numpy))
+        assert np.array_equal(plan.run(a, b), want), (m, gap, step, threads)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 def test_exchanged(tier: str) -> None:
     """Of two to four columns, computed as rows of the transposed output, A is what comes from memory."""
     a = small((BYTES // 800 + 1, 200), np.dtype("f4"))

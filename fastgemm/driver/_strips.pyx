@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from fastgemm.driver.abi cimport MAX_STRIP, kernels_t, offset_t, store_t, update_t
 from fastgemm.driver._dots cimport NO_OFFSETS
-from fastgemm.driver.structs cimport call_t, ceil_div, lead_of, plan_t, row_gap, share, strip_gap, strip_words
+from fastgemm.driver.structs cimport call_t, ceil_div, far_b, lead_of, plan_t, row_gap, share, strip_gap, strip_words
 
 # Bytes of A are copied as they are.
 cdef offset_t AS_THEY_ARE
@@ -34,6 +34,7 @@ cdef void strips(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssi
         plan.raw or not t.narrows)
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
+    store.far = far_b(plan, call)
     store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
     t.pack_a(plan.k, rows, call.a + row0 * call.rs_a * size_ab, call.rs_a, call.cs_a, space, gap_a, 1, &AS_THEY_ARE, 0)
     if t.dot_sums != NULL:
