@@ -36,6 +36,7 @@ SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjac
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
+AHEAD_STEPS = 512        # of a block of B that tiles fetch before it is copied
 FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 SEVERAL = 8              # of B's narrow panels, copied at a time for so few rows
@@ -322,7 +323,7 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
         return "ab"
     if 64 <= panel < 128 and _copies_a(problem):
         return "ab"
-    if problem.layout[1] != "n":
+    if problem.layout[1] != "n" or _copies_ahead(problem, tier):
         return "b"
     # A B of one panel's width is a panel as it lies (256 x 64 x 6272: 248 GFLOP/s in place, 177 copied).  For many rows
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
@@ -352,6 +353,10 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
         return "none"
     # Rows whole pages apart share the sets of L1, where a panel of 16 has no room (255 x 2048 x 16: copied 1.17).
     return "none" if _fits_l2(problem) and row_b % 4096 else "b"
+
+
+def _copies_ahead(problem: Problem, tier: registry.Isa) -> bool:
+    return cpu.halves(tier) and heuristic_tier.copies_ahead(problem)
 
 
 def _copies_a(problem: Problem) -> bool:
@@ -503,7 +508,13 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     narrow = narrow and (few or _passes(problem)) and not _fits_l2(problem)
     if narrow:
         kc = min(kc, max(128, l2 >> 10, l2 * 9 // 16 // row_b))
+    ahead = pack == "b" and _copies_ahead(problem, tier)
+    if ahead:
+        kc = min(kc, AHEAD_STEPS)
     kc = -(-problem.k // -(-problem.k // kc))
+    if ahead:
+        # The block that tiles fetch beside the one that they multiply.
+        return problem.m, kc, max(nr, l2 * 3 // 8 // (kc * size) // nr * nr)
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
     if _writes_most(problem, tier):
         mc = min(mc, FEW_PANELS * mr)

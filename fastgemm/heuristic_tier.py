@@ -40,6 +40,13 @@ REACH_L3, L3_COLUMN = 16384, range(4096, (16 << 10) + 1)
 # (f32 2048 x 2048 by 6, 8, 12 rows 0.66 0.69 0.82), and get the same kernels, for the bits must not depend on threads.
 # One tall panel by rows two pages apart (f64 12 x 1024 x 1024 3.5; by 5, 6, 16 rows 0.4 0.2 0.8).
 STRIP_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
+# More rows by a B from L3 or memory: it is copied, and the block that is copied next is fetched into L2 by the tiles.
+# (In place or copied without that times so, one thread and two, 4096 x 4096, 5000 x 6000, 7680 x 2560, 2048 x 2048, 24
+# rows 1.07 1.0 1.08 0.98, 1.03 1.04 1.24 0.85, 32 rows 1.04 1.01 1.15 1.09, 1.14 0.87 1.29 1.06, 48 rows 1.1 1.19 1.09
+# 1.18, 1.11 1.09 1.02 0.97, 64 to 200 rows 1.03 to 1.15, 1.0 to 1.1, 256 rows 1.02 to 1.04, 1.0 to 1.06; f64 1.04 to
+# 1.26.  Of 8 to 11 MiB 40 rows 0.82 to 1.25, 0.83 to 0.87, 64 and 100 rows 0.92 to 1.2, 0.84 to 1.08, 200 rows 1.06 to
+# 1.15, 1.04 to 1.14.)
+COPIED_ROWS, COPIED_MULTIPLE, NEAR_COPIED_ROWS, MOST_COPIED = 24, 512, 128, 256
 # Short rows of A from L3 or memory by one long vector of B (f64 784 x 8 x 72 (32) 3.7, 20000 x 5 x 100 2.5, f32 9800 x
 # 16 x 144 (32) 1.2 to 1.35, 60000 x 16 x 100 1.2; items within L1, 64 x 16 x 64 (1000) 0.7, f64 64 x 8 x 64 (500) 0.6).
 THIN_ROW = 2048
@@ -104,6 +111,24 @@ def reach_l2(problem: Problem) -> int:
     return REACH_L3 if l3 * 3 // 8 <= size < far_bytes() and column in L3_COLUMN else 0
 
 
+def copies_ahead(problem: Problem) -> bool:
+    """Say whether B is copied although rows are few, and a block of it fetched while the one before is multiplied.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_tier
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_tier.copies_ahead(Problem("f32", 64, 512, 512))
+    False
+    """
+    row, row_b = problem.row, problem.n * problem.row.itemsize
+    if problem.layout != "nn" or problem.batch > 1 or row.lane[0] != "f" or row.parts > 1 or row.converts:
+        return False
+    size, l3 = problem.k * row_b, cpu.caches().l3
+    least = COPIED_ROWS if row_b % COPIED_MULTIPLE == 0 and size >= l3 else FAR_ROWS + 1
+    return least <= problem.m <= MOST_COPIED and 8 * size >= (2 if problem.m >= NEAR_COPIED_ROWS else 3) * l3
+
+
 def _matrix(problem: Problem, half: registry.Isa) -> bool:
     if problem.row.exact:
         # Multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7).
@@ -123,6 +148,8 @@ def _far(problem: Problem) -> bool:
     m, row_b, caches = problem.m, problem.n * problem.row.itemsize, cpu.caches()
     size = problem.k * row_b
     if problem.layout[1] != "n" or problem.batch > 1 or row_b < ROW_BYTES:
+        return False
+    if copies_ahead(problem):
         return False
     if m <= STRIP_ROWS:
         return size >= far_bytes() or (row_b % PAGE == 0 and size > 2 * caches.l2)

@@ -210,6 +210,34 @@ def test_columns_one_after_the_other(share: float, ahead: int, gap: int, monkeyp
         assert np.array_equal(plan.run(a, b), want)
 
 
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("zen4")
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_copies_ahead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a B from memory that are copied one after the other, the next one fetched; with gaps, and backwards."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 4 * MIB))
+    kernels.load("v4")
+    kind = np.dtype(registry.dtype(name).numpy)
+    k, n = 1037, 8 * MIB // (1037 * kind.itemsize)
+    rng = np.random.default_rng(5)
+    for m, ahead, threads in [(24, False, 1), (33, True, 1), (33, True, 2), (100, True, 1), (257, False, 1)]:
+        problem = Problem(name, m, n, k, threads=threads)
+        assert heuristic_tier.copies_ahead(problem) is ahead
+        assert not (ahead and heuristic_tier.halves(problem, V3))
+        config = heuristic.config(problem, V4)
+        assert (config.pack == "b") is (ahead or m > 200)
+        plan = _plan.Plan(problem, config)
+        assert plan.far_copies is ahead
+        a = rng.integers(-9, 9, (m, k)).astype(kind)
+        for gap, step in ((0, 1), (9, -1)):
+            b = rng.integers(-9, 9, (k, n + gap)).astype(kind)[::step, :n]
+            assert np.array_equal(plan.run(a, b), a.astype("f8") @ b)
+    assert heuristic_tier.copies_ahead(Problem(name, 24, 1024, 2048))
+    assert not heuristic_tier.copies_ahead(Problem(name, 24, 1025, 2048))
+    assert not heuristic_tier.copies_ahead(Problem(name, 100, 512, 512, batch=100))
+    assert not heuristic_tier.copies_ahead(Problem(name, 100, 1024, 2048, layout="nt"))
+
+
 @pytest.mark.usefixtures("zen4")
 def test_packed_panels_leave_rows_of_whole_pages_in_l1() -> None:
     for name in ("f32", "f64", "i8_i32"):

@@ -14,7 +14,7 @@ from fastgemm.driver.abi cimport (
     GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, micro_t, offset_t, quant_t, store_t,
     update_t,
 )
-from fastgemm.driver.soon cimport next_soon
+from fastgemm.driver.soon cimport add_span, next_soon, no_soon, soon_t
 from fastgemm.driver.structs cimport (
     FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, far_b, grid_t, lead_of, panel_at, panel_start, plan_t,
     reach_b, row_gap, share, some_panels,
@@ -258,6 +258,18 @@ cdef void copy_b(const kernels_t* t, const call_t* call, const char* b, Py_ssize
                  out + v * kp * L * size, offset, (vec + v) * L // t.part)
 
 
+cdef soon_t* next_copy(const plan_t* plan, const call_t* call, soon_t* soon, Py_ssize_t step0, Py_ssize_t step1,
+                       Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
+    # The block of B that is copied next, which tiles fetch meanwhile.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t size = t.ab_bytes, column = vec0 * t.length // t.part
+    cdef Py_ssize_t columns = min(plan.n, vec1 * t.length // t.part) - column
+    no_soon(soon)
+    add_span(soon, call.b + (step0 * t.group * call.rs_b + column * call.cs_b) * size, (step1 - step0) * t.group,
+             call.rs_b * size, columns, call.cs_b * size, t.part * size, True)
+    return soon
+
+
 cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_space) noexcept nogil:
     # What `blocked_rows` does, without its blocks: of a 9x9x9 product they are half of the time.
     cdef const kernels_t* t = plan.kernels
@@ -331,6 +343,7 @@ cdef void blocked_rows(
     cdef plan_t plan_of_sums
     cdef const plan_t* to_plan = plan
     cdef call_t item = call[0]
+    cdef soon_t soon
     cdef const offset_t* offset_b = call.offsets
     cdef Py_ssize_t unit = size if t.group > 1 else 1
     cdef bint pack_a = plan.pack_a
@@ -394,6 +407,14 @@ cdef void blocked_rows(
                 b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:
                 copy_b(t, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
+                if plan.far_copies:
+                    item.soon = call.soon
+                    if pc + 1 < kblocks:
+                        item.soon = next_copy(plan, call, &soon, share(steps, pc + 1, kblocks),
+                                              share(steps, pc + 2, kblocks), vec, vec + vecs)
+                    elif jc + 1 < jblocks:
+                        item.soon = next_copy(plan, call, &soon, 0, share(steps, 1, kblocks), vec + vecs,
+                                              vec0 + share(vec1 - vec0, jc + 2, jblocks))
             for ic in range(iblocks * items):
                 if items > 1:
                     item.a = call.a + ic // iblocks * call.step_a

@@ -375,6 +375,11 @@ cdef class Plan:
         return self.plan.far_items
 
     @property
+    def far_copies(self):
+        """Whether tiles fetch the block of B that is copied after the one that they multiply."""
+        return bool(self.plan.far_copies)
+
+    @property
     def panels_ahead(self):
         """How many bytes of a B that is packed already are fetched ahead, and whether into L2 alone."""
         return self.plan.ready_ahead, bool(self.plan.ready_l2)

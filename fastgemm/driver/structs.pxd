@@ -66,7 +66,7 @@ cdef struct plan_t:
     # appends (0: B is a matrix).  Pieces of columns begin where panels do.
     Py_ssize_t ready
     Py_ssize_t ready_ahead      # bytes ahead of which such panels are fetched
-    bint ready_l2               # into L2 and not L1
+    bint ready_l2               # into L2 and not L1, and so what else tiles fetch
     int split, threads
     Py_ssize_t m, n, k, batch
     Py_ssize_t mc, kc           # elements; kc in steps
@@ -83,6 +83,7 @@ cdef struct plan_t:
     int far_items               # of a stack: the next item comes from L3 (1) or from memory (2)
     bint far_columns            # small: A by columns comes from memory, or L3
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
+    bint far_copies             # B that is copied comes from memory, or L3: the next block is fetched meanwhile
     bint far_c                  # C comes from memory
     bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
