@@ -6,7 +6,7 @@ actor and critic learn from a memory of all moves that were.  It ends when all p
 the best are known.
 
 Width, rate and batch are those of a published re-implementation.  Three things differ, for reasons that were measured
-(``bench/README.md``):
+(``bench/measured/searches.md``):
 
 * It adds the logarithm of the policy times the advantage to what it minimises, which makes moves that paid less likely;
   the sign here is the usual one.
