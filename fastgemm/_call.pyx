@@ -27,8 +27,11 @@ cdef int C_SHIFTS[MAX_CODES]
 cdef npy_intp TURNED_FROM = problem.TURNED_FROM, TURNED_WIDE = problem.TURNED_WIDE
 cdef npy_intp TURNED_NEAR = problem.TURNED_NEAR, TURNED_FAR = problem.TURNED_FAR
 cdef npy_intp DOT_FIRST = problem.UNTURNED_ROWS.start, DOT_END = problem.UNTURNED_ROWS.stop
-# problem.near_bytes() and problem.thin_steps(), which ask the CPU (0.5 ms): not while the library is imported.
-cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0
+cdef npy_intp FILLED_PAGE = problem.FILLED_PAGE
+cdef double FILLED = problem.FILLED
+# problem.near_bytes(), problem.thin_steps() and problem.halved_bytes(), which ask the CPU (0.5 ms): not while the
+# library is imported.
+cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, HALVED_BYTES = 0
 cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
 cdef npy_intp EXCHANGED_M = problem.EXCHANGED_M, EXCHANGED_N = problem.EXCHANGED_N, EXCHANGED_K = problem.EXCHANGED_K
 cdef npy_intp EXCHANGED_LONG = problem.EXCHANGED_LONG, EXCHANGED_OUT = problem.EXCHANGED_OUT
@@ -53,13 +56,17 @@ for _i, _row in numpy_types.ROWS.items():
 
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
     # `problem.turns` of sizes.
-    if m < TURNED_FROM or m > TURNED_WIDE or n < TURNED_RATIO * m or k < TURNED_K:
+    cdef bint near = <double>n * k * size <= NEAR_BYTES
+    cdef npy_intp lanes = HALVED_BYTES // size
+    if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
         return False
-    if size != 4:
-        return True
-    if <double>n * k * size <= NEAR_BYTES:
-        return m <= TURNED_NEAR and not DOT_FIRST <= m < DOT_END
-    return m <= TURNED_FAR
+    if m > (TURNED_WIDE if size != 4 else TURNED_NEAR if near else TURNED_FAR):
+        return False
+    if lanes == 0:
+        return not (size == 4 and near and DOT_FIRST <= m < DOT_END)
+    if size == 4 and m <= lanes and k * size % FILLED_PAGE == 0:
+        return False
+    return 2 * m == 3 * lanes or m > FILLED * <double>(lanes * ((m + lanes - 1) // lanes))
 
 
 cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
@@ -259,8 +266,8 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY, NEAR_BYTES, THIN_STEPS
-    NEAR_BYTES, THIN_STEPS = problem.near_bytes(), problem.thin_steps()
+    global READY, NEAR_BYTES, THIN_STEPS, HALVED_BYTES
+    NEAR_BYTES, THIN_STEPS, HALVED_BYTES = problem.near_bytes(), problem.thin_steps(), problem.halved_bytes()
     kernels.active_isa()
     dispatch.tuned()
     READY = True

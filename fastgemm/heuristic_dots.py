@@ -57,7 +57,9 @@ from .problem import (
     UNTURNED_ROWS,
     Config,
     Problem,
+    by_dots,
     exchanges,
+    halved_bytes,
     nearly_far,
     turns_pieces,
     written_past,
@@ -103,10 +105,24 @@ TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
 # 1.4, x 3 0.6 - 1.0, x 4 0.55 - 1.1).
 ROWS_A_COLUMN, COLUMN_STEPS = {16: 48, 32: 16}, {2: 32, 4: 64, 8: 64}
 COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
+# There so many rows are dot products too, by bytes of a row, of more columns than this, if B would have been packed
+# (Zen 4, AVX-512, one thread, times packing B: f32 64 x 256 by 13, 16, 20, 24, 32 rows 1.25 1.2 1.09 1.05 1.0, 100 x
+# 1000 by 13, 24, 40, 64 1.66 1.35 1.2 1.1, 48 x 1000 1.26 1.12 1.03 0.98, 32 x 256 1.08 0.93 0.84 -, 64 x 64 1.0 0.9 -
+# -; 4096 x 4096 by 40, 49, 64 1.25 1.2 1.13; i32 alike, f64 100 x 1000 1.35 1.24 1.09 1.04, c128 64 x 256 1.37 1.16
+# 1.05 0.99).
+HALVED_COLUMNS, HALVED_ROWS = 40, ((3072, 64), (1024, 24), (512, 16))
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
 BLOCK_BYTES, LONG_BLOCK_BYTES = 4096, 8192
+# Where long vectors are computed in two halves L2 keeps up, and long pieces suit what comes from further away: of so
+# many rows at most, and of more (Zen 4, AVX-512, one thread, times 4 KiB, 16, 32, 64 KiB: f32 4096 x 4096 by 2, 4, 5,
+# 8, 12 rows 1.37 1.36 1.26 1.32 1.3, 1024 x 16384 by 2 1.35 1.4 1.26, by 8 1.25 1.28 1.2, by 20 1.2 1.24 1.18, by 64
+# 1.12 1.1 1.09, 1536 x 4096 by 8 1.17, 512 x 2048 by 8 1.1; in L2 48 x 4096 by 8 1.05 1.05 1.06, 16 x 100000 by 16 1.09
+# 1.09 1.09; f64 alike).  With AVX2 alone only 6 and more rows from memory (16 KiB, f32 by 5, 8, 12 rows, 4096 x 4096
+# 1.0 1.34 1.02, 2560 x 7680 0.96 1.13 1.03, f64 0.98 1.26 0.99, 1.01 1.26 1.0; of 24 MiB 0.67 0.77 0.97).
+HALVED_BLOCK, HALVED_BLOCK_ROWS, HALVED_MANY = 32 << 10, 32, 16 << 10
+FAR_BLOCK, FAR_BLOCK_ROWS = 16 << 10, 6
 # But these rows, beside what passes over them, are so much of L1 at most (32 KiB, AVX2 on Zen 4, one thread, 5 KiB
 # times 8: f32 4 x 1000 x 2000 1.28, 4 x 5000 x 2000 1.38, 4 x 4096 x 4096 1.07, 4 x 2560 x 7680 1.21, 3 x 1000 x 2000
 # 1.12, f64 4 x 2560 x 2560 1.2, 4 x 300 x 4000 1.25; exchanged 1000 x 4 x 2000 1.26, 10000 x 4 x 2000 1.24, f64 1000 x
@@ -136,12 +152,17 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
     split, threads = _team(problem, tier)
     size = problem.row.stored_bytes if own else problem.row.itemsize
     exchanged = exchanges(problem, tier)
-    kc = _block(problem.n if exchanged else problem.m) // size
+    kc = _block(problem.n if exchanged else problem.m, problem, tier) // size
     mc, nc = (NC, MC) if exchanged else (MC, NC)
     return Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split=split, threads=threads)
 
 
-def _block(rows: int) -> int:
+def _block(rows: int, problem: Problem, tier: registry.Isa) -> int:
+    if tier.vector_bytes == halved_bytes():
+        return HALVED_BLOCK if rows <= HALVED_BLOCK_ROWS else HALVED_MANY
+    far = max(problem.m, problem.n) * problem.k * problem.row.itemsize >= 2 * cpu.caches().l3
+    if tier.registers == 16 and rows >= FAR_BLOCK_ROWS and far:
+        return FAR_BLOCK
     if rows > ONE_TILE:
         return BLOCK_BYTES
     return min(LONG_BLOCK_BYTES, int(ROWS_L1 * cpu.caches().l1d) // rows)
@@ -185,11 +206,16 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return False
     if row.group > 1:
         return m <= OWN_FEW_ROWS
+    if by_dots(problem) or (exchanges(problem, tier) and row_bytes >= LEAST_BYTES):
+        return True
     narrow = row.stored_bytes < 4
     rows, columns = (NARROW_ROWS, NARROW_COLUMNS) if narrow else (FEW_ROWS[row.itemsize], FEW_COLUMNS)
     ragged = m <= LOW_ROWS or n % registry.lanes(row, tier)
     small = m * n <= (LARGER_OUTPUT if ragged and not narrow else SMALL_OUTPUT)
     if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
+        return True
+    most = next((rows for least, rows in HALVED_ROWS if row_bytes >= least), 0)
+    if tier.vector_bytes == halved_bytes() and n > HALVED_COLUMNS and m <= most:
         return True
     # (Short vectors, A from memory, which gemm's loops fetch ahead, times these, f32: 4096 x 9 x 4096 1.31, 4096 x 12 x
     # 4096 1.45, 3000 x 12 x 5000 1.39, 20000 x 10 x 1000 1.54, 4000 x 12 x 1000, of 16 MB, 1.1 to 1.2; 2000 x 12 x 500

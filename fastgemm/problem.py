@@ -6,6 +6,7 @@ a `Record` what was measured for a pair of them.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -53,6 +54,17 @@ MAX_SUMS = 4 << 20
 # 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
 TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
 UNTURNED_ROWS = range(10, 13)
+# Where long vectors are computed in two halves, rows of the transposed output that leave an eighth of their last vector
+# empty, at least, are dot products whatever their number, but three vectors of half the length (`heuristic_tier`); and
+# all rows that one vector holds, if B's columns are whole pages apart.  (Zen 4, AVX-512, one thread, time of the turned
+# output over that of dot products, f32 by 256 x 64, 256 x 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.5 1.5 1.3
+# 1.3 1.4, 13 1.1 1.3 1.2 2.0 1.5, 16 0.9 1.0 1.0 1.6 1.5, 20 1.4 1.2 1.2 1.5 1.4, 24 0.9 0.96 0.97 1.0 1.0, 28 1.1 1.0
+# 1.1 1.1 1.1, 32 0.9 0.96 0.93 0.97 1.0, 40 1.1 1.2 1.2 1.15 1.25, 44 1.0 1.1 1.1 1.04 1.2, but 16 by 2560 x 7680 0.9;
+# two threads alike; i32 1.8 1.4 1.3 1.4 1.46, 1.4 1.4 1.3 1.3 1.2, ..., 1.1 1.2 1.2 1.2 1.2; f64 9 rows 1.5 1.4 1.3 1.5
+# 1.3, 13 1.3 1.2 1.1 1.0 1.0, 16 0.97 1.0 0.9 0.83 0.9, 20 1.2 1.2 1.1 1.0 1.1, 49 1.15 1.1 1.1 1.05 1.15, 64 1.06 1.0
+# 0.9 1.0 1.1.  By AVX2's kernels 9, 17, 20 rows 1.4 1.0 1.0 0.97 1.0, 1.3 1.2 1.1 0.7 0.95, 1.3 1.2 1.0 0.7 0.86: not
+# there.)
+FILLED, FILLED_PAGE = 7 / 8, 4096
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
 # copied first, all of them, a copy that must stay in L2.  (More was not measured.)
 DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
@@ -61,6 +73,16 @@ DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
 # 0.87, 8 x 4 x 256 0.84; AVX-512 on Zen 5, nt, 1000 x 2 x 256 1.6, 1000 x 4 x 64 1.55, 200 x 4 x 256 1.33, A from
 # memory 100000 x 4 x 256 1.7, 400000 x 2 x 64 1.5, f64 1.5, 1.4).
 DOT_EXCHANGED = 64
+# Where long vectors are computed in two halves also columns that leave a sixth of the last tile of six empty, and no
+# whole vectors of half the length: by bytes of a number, if a row has so many bytes, and of so many steps (Zen 4,
+# AVX-512, one thread, times not exchanged, or gemm's kernels, 1000 rows, f32 n = 5, 7, 9, 10, 11, 13, 14, 15, 19, 20,
+# 21 by 256 1.29 1.56 1.33 1.22 1.1 1.08 1.0 0.95 1.23 1.18 1.13, n = 6, 8, 12, 16, 17, 18 0.95 1.0 0.95 0.89 1.0 0.93,
+# 5, 7, 9, 13, 20 by 64 1.3 1.1 1.1 0.85 1.0, 9, 20 by 1000 1.24 1.19; 64 rows alike; 30000 from memory by 256 1.0 1.0
+# 1.0 1.0 1.0 1.0 1.0 1.0 1.8 1.8 1.8; i32 1.2 1.6 1.3 1.2 1.07 1.2 1.1 1.0 1.2 1.15 1.1, n = 8 1.35, from memory 1.05
+# to 2.9; f64 1.08 0.95 1.2 1.1 1.0 1.1 1.0 0.94 1.1 1.07 1.03, from memory 1.0 0.95 2.1 2.0 2.0 1.1 1.1 0.9 1.0 1.0
+# 0.94, 13, 20 by 64 1.0 0.97).
+EXCHANGED_COLUMNS, EXCHANGED_DEEP = {4: (5, 7, 9, 10, 11), 8: (5, 9, 10)}, (13, 14, 19, 20, 21)
+EXCHANGED_BYTES, EXCHANGED_STEPS = 256, 256
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
@@ -248,9 +270,17 @@ def exchanges(problem: Problem, tier: registry.Isa) -> bool:
     True
     """
     row = problem.row
-    few = 1 < problem.n <= registry.DOT_ROWS and problem.m >= DOT_EXCHANGED
+    few = 1 < problem.n <= registry.DOT_ROWS or (
+        problem.layout == "nt" and tier.vector_bytes == halved_bytes() and problem.n in _uneven(problem))
     # Types that are read otherwise than they are stored, or summed otherwise, have no kernels for it.
-    return few and row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
+    plain = row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
+    return few and problem.m >= DOT_EXCHANGED and plain
+
+
+def _uneven(problem: Problem) -> tuple[int, ...]:
+    size, deep = problem.row.itemsize, problem.k >= EXCHANGED_STEPS
+    few = EXCHANGED_COLUMNS.get(size, ()) if problem.k * size >= EXCHANGED_BYTES else ()
+    return few + (EXCHANGED_DEEP if few and deep else ()) + ((8,) if few and size == 4 and problem.row.exact else ())
 
 
 def thin_steps() -> int:
@@ -267,12 +297,48 @@ def _thin(m: int, row_c: int, k: int) -> bool:
     return thin and m >= THIN_M and THIN_K <= k <= thin_steps()
 
 
+def halved_bytes() -> int:
+    """Return the bytes of vectors that the CPU computes in two halves; 0: none, or FASTGEMM_ISA names a tier."""
+    tiers = () if os.environ.get("FASTGEMM_ISA") else cpu.isas()
+    return max((tier.vector_bytes for tier in tiers if cpu.halves(tier)), default=0)
+
+
+def _turnable(problem: Problem) -> bool:
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
+        return False
+    if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
+        return False
+    if size != 4:
+        return m <= TURNED_WIDE
+    return m <= (TURNED_NEAR if n * k * size <= near_bytes() else TURNED_FAR)
+
+
+def by_dots(problem: Problem) -> bool:
+    """Say whether rows that the transposed output might be computed of are dot products all the same (`FILLED`).
+
+    Examples
+    --------
+    >>> by_dots(Problem("f32", 11, 512, 512, layout="nt")), by_dots(Problem("f32", 4, 512, 512, layout="nt"))
+    (True, False)
+    """
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if not _turnable(problem):
+        return False
+    lanes = halved_bytes() // size
+    if not lanes:
+        return size == 4 and m in UNTURNED_ROWS and n * k * size <= near_bytes()
+    if size == 4 and m <= lanes and k * size % FILLED_PAGE == 0:
+        return True
+    return m <= FILLED * lanes * -(-m // lanes) and 2 * m != 3 * lanes
+
+
 def turns(problem: Problem) -> bool:
     """Say whether the transposed output is computed although C is row-major (see `TURNED_FROM`).
 
     Examples
     --------
-    >>> turns(Problem("f32", 25, 512, 512, layout="nt")), turns(Problem("f32", 25, 512, 512, layout="nn"))
+    >>> turns(Problem("f32", 30, 512, 512, layout="nt")), turns(Problem("f32", 30, 512, 512, layout="nn"))
     (True, False)
     """
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
@@ -282,13 +348,7 @@ def turns(problem: Problem) -> bool:
         long = k >= EXCHANGED_LONG
         few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)
         return m > 1 and n > 1 and k >= EXCHANGED_K and (few or (long and m * n <= EXCHANGED_OUT))
-    if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
-        return False
-    if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
-        return False
-    if size != 4:
-        return m <= TURNED_WIDE
-    return m <= TURNED_NEAR and m not in UNTURNED_ROWS if n * k * size <= near_bytes() else m <= TURNED_FAR
+    return _turnable(problem) and not by_dots(problem)
 
 
 def normalised(problem: Problem) -> Problem:
@@ -321,8 +381,8 @@ def as_called(problem: Problem) -> Problem:
 
     Examples
     --------
-    >>> as_called(Problem("f32", 25, 512, 512, layout="nt")).m, as_called(Problem("f32", 25, 512, 512)).m
-    (512, 25)
+    >>> as_called(Problem("f32", 30, 512, 512, layout="nt")).m, as_called(Problem("f32", 30, 512, 512)).m
+    (512, 30)
     """
     column = problem.n == 1 and problem.m > 1 and problem.layout[1] != PACKED
     return normalised(problem) if column or turns(problem) else problem
@@ -463,9 +523,10 @@ class Config:
                 return f"dots needs operands that both lie along k, or few columns and {DOT_TURNED >> 10} KiB of B"
             if self.pack != "none":
                 return "dots packs nothing"
-            # Of each thread: sums, a block of rows of A, and a few columns of B.
+            # Of each thread: sums, a block of rows of A, or of columns of B that are its rows, and a few columns of B.
             rows, columns, steps = min(self.mc, problem.m), min(self.nc, problem.n), min(self.kc, problem.k)
-            if (rows * (columns + steps) + 8 * steps) * dt.real_bytes * dt.parts > MAX_WORKSPACE:
+            copied = columns if exchanges(problem, tier) else rows
+            if (rows * columns + (copied + 8) * steps) * dt.real_bytes * dt.parts > MAX_WORKSPACE:
                 return f"copied blocks exceed {MAX_WORKSPACE >> 20} MiB a thread"
         elif self.family == "small":
             if self.pack == "ab":

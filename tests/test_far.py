@@ -32,12 +32,12 @@ def small(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i16", "c64", "f16_f32", "i8_i32"])
 def test_from_memory(name: str, tier: str) -> None:
-    """Odd sizes, adjacent columns and adjacent rows, a gap between them, backwards; one row and few."""
+    """Odd sizes, adjacent columns and adjacent rows, a gap between them, backwards; one row, few in 1 to 3 passes."""
     isa, row = registry.isa(tier), registry.dtype(name)
     kind = dtype_of(row.numpy)
     long = BYTES // (kind.itemsize * 101) + 1
     done = set()
-    for m, across, letter, (gap, step) in itertools.product((1, 3), (False, True), "nt", [(0, 1), (5, -1)]):
+    for m, across, letter, (gap, step) in itertools.product((1, 3, 7, 11), (False, True), "nt", [(0, 1), (5, -1)]):
         k, n = (101, long) if across else (long, 101)
         rows, columns = (k, n) if letter == "n" else (n, k)
         b = small((rows, columns + gap), kind)[::step, :columns]

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import Child
 
 import fastgemm
-from fastgemm import dispatch, kernels, problem, registry
+from fastgemm import dispatch, heuristic_dots, kernels, problem, registry
 from fastgemm.driver import _plan
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -57,22 +58,15 @@ def test_answers(dtype: str, threads: int) -> None:
                 assert np.array_equal(got, (2 * want + 3 * c).astype(dtype).T)
 
 
-@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
-@pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if row.parts == 1 and not row.converts])
-def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
-    """Two to four columns become rows of the transposed output, whatever blocks a record asks for."""
+def few_columns(name: str, tier: str, m: int, n: int, k: int, layout: str) -> None:
+    """They become rows of the transposed output, whatever blocks a record asks for."""
     row, isa = registry.dtype(name), registry.isa(tier)
-    if not registry.supported(row, isa) or not registry.computes("dots", row):
-        pytest.skip("no such kernels")
-    kernels.load(tier)
-    blocks = ((1, 1, 16), (7, 3, 1000), (2000, 96, 64))
-    for n, layout, (mc, nc, kc) in itertools.product((2, 3, 4), ("nn", "nt"), blocks):
-        m, k = 131, 150 + n % 2
-        a = integers((m, k + 3), row.numpy, 1)[::-1, 2:-1]
-        b = integers((k, n + 1), row.numpy, 2)[:, 1:] if layout == "nn" else integers((n, k + 1), row.numpy, 2)[:, :k].T
-        wanted = Problem(name, m, n, k, layout=layout)
+    a = integers((m, k + 3), row.numpy, 1)[::-1, 2:-1]
+    b = integers((k, n + 1), row.numpy, 2)[:, 1:] if layout == "nn" else integers((n, k + 1), row.numpy, 2)[:, :k].T
+    wanted = Problem(name, m, n, k, layout=layout)
+    want = (a.astype("f8") @ b.astype("f8")).astype(row.result or row.numpy)
+    for mc, nc, kc in ((1, 1, 16), (7, 3, 1000), (2000, 96, 64)):
         config = Config("dots", tier, mc=mc, nc=nc, kc=kc)
-        want = (a.astype("f8") @ b.astype("f8")).astype(row.result or row.numpy)
         plan = Plan(wanted, config)
         assert plan.exchanged == (registry.accumulators(row, isa) == 1 and row.group == 1)
         assert np.array_equal(plan.run(a, b), want), (wanted, config)
@@ -82,6 +76,35 @@ def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
         for split in ("n", "m", "k"):
             team = config.replace(split=split, threads=2)
             assert np.array_equal(Plan(replace(wanted, threads=2), team).run(a, b), want), (wanted, team)
+
+
+def load(name: str, tier: str) -> None:
+    row, isa = registry.dtype(name), registry.isa(tier)
+    if not registry.supported(row, isa) or not registry.computes("dots", row):
+        pytest.skip("no such kernels")
+    kernels.load(tier)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if row.parts == 1 and not row.converts])
+def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
+    load(name, tier)
+    for n, layout in itertools.product((2, 3, 4), ("nn", "nt")):
+        few_columns(name, tier, 131, n, 150 + n % 2, layout)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
+def test_uneven_columns_where_vectors_are_halves(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(name, tier)
+    monkeypatch.setattr(problem, "halved_bytes", lambda: registry.isa(tier).vector_bytes)
+    for n in (5, 9, 13, 20):
+        few_columns(name, tier, 70, n, 300, "nt")
+    tried = Problem(name, 100, 6, 300, layout="nt")
+    assert not problem.exchanges(tried, registry.isa(tier))
+    assert not problem.exchanges(replace(tried, n=13, k=200), registry.isa(tier))
+    assert not problem.exchanges(replace(tried, n=5, m=63), registry.isa(tier))
+    assert problem.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
 
 
 @pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i32", "i64", "i16", "f16"])
@@ -102,10 +125,11 @@ def test_steps_of_any_stride(name: str, m: int, n: int) -> None:
                 assert np.array_equal(out, want), (k, left.strides, right.strides, out.strides)
 
 
-def test_few_columns_of_layers() -> None:
+@pytest.mark.parametrize("n", [3, 9])
+def test_few_columns_of_layers(n: int) -> None:
     """What follows a product counts rows and columns of the output as they are."""
-    x, weight, bias = integers((300, 96), "f4", 1), integers((96, 3), "f4", 2), integers((3,), "f4", 3)
-    residual = integers((300, 3), "f4", 4)
+    x, weight, bias = integers((300, 96), "f4", 1), integers((96, n), "f4", 2), integers((n,), "f4", 3)
+    residual = integers((300, n), "f4", 4)
     want = np.maximum(x @ weight + bias + residual, 0)
     for w in (weight, np.asfortranarray(weight)):
         assert np.array_equal(fastgemm.linear(x, w.T, bias, activation="relu", residual=residual), want)
@@ -166,12 +190,20 @@ def test_thin_outputs() -> None:
             assert np.all(memory[..., [0, -2, -1]] == 77)
 
 
-def test_the_rule() -> None:
-    def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32") -> tuple[int, int, int]:
-        found = problem.normalised(Problem(dtype, m, n, 512, layout=layout))
-        return found.m, found.n, found.batch
+def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32", k: int = 500) -> tuple[int, int, int]:
+    found = problem.normalised(Problem(dtype, m, n, k, layout=layout))
+    return found.m, found.n, found.batch
 
-    assert letters(25, 512) == (512, 25, 1)
+
+@pytest.fixture(params=[0, 64], ids=["whole", "halves"])
+def halved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A CPU that computes vectors of 64 bytes in two halves, or none."""
+    monkeypatch.setattr(problem, "halved_bytes", lambda: request.param)
+    return request.param
+
+
+def test_the_rule(halved: int) -> None:
+    assert letters(30, 512) == (512, 30, 1)
     assert letters(8, 512) == (8, 512, 1)
     assert letters(40, 9, "tn") == letters(40, 9, "tt") == (9, 40, 1)
     assert letters(40, 15, "tn") == (40, 15, 1)
@@ -182,3 +214,44 @@ def test_the_rule() -> None:
     assert letters(25, 512, "nn") == letters(25, 512, "tn") == letters(25, 512, dtype="f16") == (25, 512, 1)
     assert letters(81, 512) == (81, 512, 1)
     assert letters(80, 319) == (80, 319, 1)
+    # Rows that fill vectors of the transposed output badly, where those are halves.
+    turned = [m for m in range(2, 50) if letters(m, 512)[0] != m]
+    assert turned == (
+        [15, 16, 24, *range(29, 33), *range(43, 49)] if halved else [9, *range(13, 49)]
+    )
+    assert [m for m in (9, 12, 13, 16) if letters(m, 512, k=2048)[0] != m] == ([] if halved else [9, 13, 16])
+    wide = [m for m in range(9, 30) if letters(m, 512, dtype="f64")[0] != m]
+    assert wide == ([12, 15, 16, 22, 23, 24, 29] if halved else [*range(9, 30)])
+
+
+def test_rows_that_are_not_turned_are_dot_products(halved: int) -> None:
+    """Nothing falls between the rule that calls have and the family's own."""
+    for dtype, (n, k), m in itertools.product(("f32", "f64", "i32", "c64"), [(512, 500), (700, 64)], range(9, 81)):
+        tried = Problem(dtype, m, n, k, layout="nt")
+        if problem.by_dots(tried):
+            assert problem.normalised(tried).m == m
+            assert heuristic_dots.config(tried, registry.isa("v4")).family == "dots", tried
+    assert problem.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == bool(halved)
+
+
+CALLS = """
+import numpy as np, fastgemm
+from fastgemm import cpu, dispatch, problem
+cpu.halves = lambda tier: tier.vector_bytes == {bytes}
+seen, plan_for = [], dispatch.plan_for
+dispatch.plan_for = lambda found: seen.append(found) or plan_for(found)
+for dtype in ("f4", "f8", "i4", "c8", "c16"):
+    for k in (100, 1024):
+        for m in range(2, 90):
+            a, b = np.ones((m, k), dtype), np.ones((360, k), dtype).T
+            fastgemm.matmul(a, b)
+            found = seen.pop()
+            assert found == fastgemm.explain(a, b).problem, found
+assert problem.halved_bytes() == {bytes}
+"""
+
+
+@pytest.mark.parametrize("halves", [0, 32])
+def test_calls_turn_by_the_rule_on_either_cpu(child: Child, halves: int) -> None:
+    """The rule of `problem` and that of _call, which asks the CPU once."""
+    child(CALLS.format(bytes=halves), FASTGEMM_ISA=None, FASTGEMM_DB="none.json")

@@ -18,7 +18,7 @@ way they lie, and A's rows are read where they lie, as columns, and fetched ahea
 
 from libc.string cimport memcpy
 
-from fastgemm.driver.abi cimport MAX_DOTS, MAX_SHORT, kernels_t, stack_t, store_t, update_t
+from fastgemm.driver.abi cimport MAX_DOTS, MAX_PASSES, MAX_SHORT, kernels_t, stack_t, store_t, update_t
 from fastgemm.driver.structs cimport (
     DOTS_STEPS, call_t, ceil_div, cut, dot_sums_bytes, far_b, grid_t, plan_t, row_gap, share,
 )
@@ -131,6 +131,12 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
                     call.terms, row0, col0)
 
 
+cdef inline int fetched(Py_ssize_t i, Py_ssize_t panels) noexcept nogil:
+    # What number i of so many passes of rows fetches of the columns to come (kernels/dots_tile.tp).
+    cdef Py_ssize_t passes = min(panels, MAX_PASSES)
+    return <int>(passes * (passes - 1) // 2 + i + 1) if i < passes else 0
+
+
 cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
                          Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
     cdef const kernels_t* t = plan.kernels
@@ -208,8 +214,7 @@ cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0
                     r = 0
                     for i in range(groups.panels):
                         mr = groups.size + (1 if i < groups.larger else 0)
-                        # (The rows after these find B near.)
-                        store.far = far and i == 0
+                        store.far = fetched(i, groups.panels) if far else 0
                         t.dots[mr](kc * t.part, nr, a + r * rs_a * unit, rs_a, b, cs_b,
                                    y + (r * rs_y + j * t.part) * size, rs_y, &store)
                         r += mr

@@ -13,6 +13,7 @@ cdef enum:
     MAX_NARROW = 9     # components of a narrow row of C, and one
     MAX_SHORT = 9      # numbers of a short column, and one
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
+    MAX_PASSES = 3     # registry.DOT_PASSES
     MAX_STRIP = 9      # rows of A beside a B in place, and one of ones
     GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
 
@@ -35,7 +36,7 @@ cdef struct store_t:
     int appended
     int in_place, last
     int narrow          # the microkernel itself rounds (only where the table says `rounds`)
-    int far             # gemv, dots: B comes from memory, and is fetched
+    int far             # gemv, dots: B comes from memory, and is fetched; dots: which part of it (dots_tile.tp)
     int fetch_l2        # tiles: what is fetched goes to L2, of a B in panels
     Py_ssize_t reach_l2     # gemv: columns one after the other, and lines so many bytes ahead into L2 (0: neither)
     Py_ssize_t next_c   # components from a tile to the one beside it, which is fetched meanwhile (0: itself)
