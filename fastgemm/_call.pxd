@@ -38,7 +38,7 @@ cdef struct remembered_t:
     call_t call         # of which the addresses are the last call's
     plan_t plan
 
-# Fill in call and key, with C row-major or, where `problem.turns`, by columns.  Returns 1, 2 where that took exchanging
+# Fill in call and key, with C row-major or, where `turns`, by columns.  Returns 1, 2 where that took exchanging
 # the operands, and 0 where the strides are no whole numbers of components.
 cdef int describe(
     int code, npy_intp m, npy_intp n, npy_intp k, npy_intp batch,

@@ -15,7 +15,7 @@ from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.structs cimport call_t, letter, plan_t, special_takes
 
-from fastgemm import dispatch, kernels, numpy_types, problem, registry
+from fastgemm import dispatch, heuristic_ways as ways, kernels, numpy_types, problem, registry
 
 cnp.import_array()
 
@@ -24,20 +24,19 @@ cdef int AB_BYTES[MAX_CODES]     # of a component of an operand, of the output
 cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
-cdef npy_intp TURNED_FROM = problem.TURNED_FROM, TURNED_WIDE = problem.TURNED_WIDE
-cdef npy_intp TURNED_NEAR = problem.TURNED_NEAR, TURNED_FAR = problem.TURNED_FAR
-cdef npy_intp DOT_FIRST = problem.UNTURNED_ROWS.start, DOT_END = problem.UNTURNED_ROWS.stop
-cdef npy_intp FILLED_PAGE = problem.FILLED_PAGE
-cdef double FILLED = problem.FILLED
-# problem.near_bytes(), problem.thin_steps() and problem.halved_bytes(), which ask the CPU (0.5 ms): not while the
-# library is imported.
+cdef npy_intp TURNED_FROM = ways.TURNED_FROM, TURNED_WIDE = ways.TURNED_WIDE
+cdef npy_intp TURNED_NEAR = ways.TURNED_NEAR, TURNED_FAR = ways.TURNED_FAR
+cdef npy_intp DOT_FIRST = ways.UNTURNED_ROWS.start, DOT_END = ways.UNTURNED_ROWS.stop
+cdef npy_intp FILLED_PAGE = ways.FILLED_PAGE
+cdef double FILLED = ways.FILLED
+# What asks the CPU (0.5 ms): not while the library is imported.
 cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, HALVED_BYTES = 0
-cdef npy_intp TURNED_RATIO = problem.TURNED_RATIO, TURNED_K = problem.TURNED_K
-cdef npy_intp EXCHANGED_M = problem.EXCHANGED_M, EXCHANGED_N = problem.EXCHANGED_N, EXCHANGED_K = problem.EXCHANGED_K
-cdef npy_intp EXCHANGED_LONG = problem.EXCHANGED_LONG, EXCHANGED_OUT = problem.EXCHANGED_OUT
-cdef npy_intp THIN_M = problem.THIN_M, THIN_K = problem.THIN_K
+cdef npy_intp TURNED_RATIO = ways.TURNED_RATIO, TURNED_K = ways.TURNED_K
+cdef npy_intp EXCHANGED_M = ways.EXCHANGED_M, EXCHANGED_N = ways.EXCHANGED_N, EXCHANGED_K = ways.EXCHANGED_K
+cdef npy_intp EXCHANGED_LONG = ways.EXCHANGED_LONG, EXCHANGED_OUT = ways.EXCHANGED_OUT
+cdef npy_intp THIN_M = ways.THIN_M, THIN_K = ways.THIN_K
 cdef npy_intp THIN_MORE, THIN_MOST, WIDER_MORE, WIDER_MOST
-(THIN_MORE, THIN_MOST), (WIDER_MORE, WIDER_MOST) = problem.THIN_BYTES
+(THIN_MORE, THIN_MOST), (WIDER_MORE, WIDER_MOST) = ways.THIN_BYTES
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
@@ -55,7 +54,7 @@ for _i, _row in numpy_types.ROWS.items():
 
 
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
-    # `problem.turns` of sizes.
+    # `heuristic_ways.turns` of sizes.
     cdef bint near = <double>n * k * size <= NEAR_BYTES
     cdef npy_intp lanes = HALVED_BYTES // size
     if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
@@ -70,14 +69,14 @@ cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexce
 
 
 cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
-    # `problem.turns` of sizes, where A is given transposed.
+    # `heuristic_ways.turns` of sizes, where A is given transposed.
     if m < THIN_M or k < THIN_K or k > THIN_STEPS:
         return False
     return THIN_MORE < row_c <= THIN_MOST or WIDER_MORE < row_c <= WIDER_MOST
 
 
 cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
-    # `problem.turns` of sizes, where both operands are given transposed.
+    # `heuristic_ways.turns` of sizes, where both operands are given transposed.
     if thin(m, n * size, k):
         return True
     if m < 2 or n < 2 or k < EXCHANGED_K:
@@ -267,7 +266,7 @@ cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
     global READY, NEAR_BYTES, THIN_STEPS, HALVED_BYTES
-    NEAR_BYTES, THIN_STEPS, HALVED_BYTES = problem.near_bytes(), problem.thin_steps(), problem.halved_bytes()
+    NEAR_BYTES, THIN_STEPS, HALVED_BYTES = ways.near_bytes(), ways.thin_steps(), ways.halved_bytes()
     kernels.active_isa()
     dispatch.tuned()
     READY = True

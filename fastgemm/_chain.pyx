@@ -28,7 +28,7 @@ from fastgemm.members cimport (
 import numpy as np
 
 from fastgemm import registry, row_operations
-from fastgemm.problem import far_bytes
+from fastgemm.heuristic_ways import far_bytes
 
 cnp.import_array()
 cnp.import_ufunc()

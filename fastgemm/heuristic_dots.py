@@ -1,12 +1,12 @@
 """The rules of the dots family: which untuned problems it takes, and with which team.
 
 Measured on Zen 5 (AVX-512, one thread, f32 unless said; both operands along k), as the speed of the best plan that
-packs B, or computes the transposed output (`problem.turns`), times:
+packs B, or computes the transposed output (`heuristic_ways.turns`), times:
 
 * few rows: 2 x 512 x 512 2.5, 4 x 800 x 800 2.3, 8 x 800 x 800 1.6, 8 x 768 x 3072 1.8, 4 x 4096 x 4096 2.1,
   4 x 128 x 1024 5, 8 x 128 x 64 1.26, 4 x 32 x 64 1.4, but 8 x 32 x 16 0.5 and 4 x 128 x 16 0.76;
-  12 x 512 x 512 1.45, 12 x 128 x 1024 1.7, 10 x 3072 x 768 1.4, 16 x 768 x 3072 0.74 (`problem.turns`: which of 9 to 12
-  come here);
+  12 x 512 x 512 1.45, 12 x 128 x 1024 1.7, 10 x 3072 x 768 1.4, 16 x 768 x 3072 0.74 (which of 9 to 12 come
+  here: `heuristic_ways.by_dots`);
 * one row, times gemv's columns: 1 x 1000 x 30 1.63 (i32 3.1), 1 x 444 x 56 1.07 (2.2), 1001 of 1 x 95 x 95 1.22 (1.4),
   of 1 x 96 x 96 1.09 (1.16), 1 x 1000 x 100 1.01 (1.57), 1 x 64 x 64 1.0 (2.0), 1 x 300 x 300 1.0 (1.1), 1 x 512 x 512
   less (less); f64 1.0 to 1.06, i64 0.7 to 1.0 where k fills vectors;
@@ -50,13 +50,9 @@ from math import inf
 
 from . import cpu, registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import (
+from .heuristic_ways import (
     DOT_TURNED,
-    MAX_PARTIAL,
-    MAX_TURNED,
     UNTURNED_ROWS,
-    Config,
-    Problem,
     by_dots,
     exchanges,
     halved_bytes,
@@ -64,6 +60,7 @@ from .problem import (
     turns_pieces,
     written_past,
 )
+from .problem import MAX_PARTIAL, MAX_TURNED, Config, Problem
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
@@ -77,7 +74,7 @@ SHORT_VECTORS, SHORT_BYTES = 6, 1200
 SHORT_ROW, STACK_ROW = 64, 192  # bytes up to which every one of floats does, and those of a stack
 SHORT_WORK = 3  # of few rows by short columns, m * k ** 2 over the square of the lanes
 # The same where small takes them: m * k ** 3 over the lanes, and rows up to which every k comes here (times what copies
-# B, `problem.TURNED_STEPS`, by 1500 columns, f32: k = 2, m = 4, 8, 16, 24 1.75 1.49 1.11 0.96, k = 3, m = 4, 6, 8 1.04
+# B, TURNED_STEPS, by 1500 columns, f32: k = 2, m = 4, 8, 16, 24 1.75 1.49 1.11 0.96, k = 3, m = 4, 6, 8 1.04
 # 0.93 0.79, k = 4, m = 2, 4, 6 1.22 0.88 0.79; m = 2, k = 5, 8, 16 0.95 1.06 1.6, m = 4, k = 5, 8, 12, 16 0.59 0.74
 # 0.93 1.1; f64 by 300, k = 2, m = 4, 8, 12 1.2 1.19 1.05, k = 3, m = 2, 4 1.05 0.83, m = 4, k = 5, 8, 12 0.92 0.93
 # 1.09).

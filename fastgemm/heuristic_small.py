@@ -38,17 +38,8 @@ from typing import NamedTuple
 
 from . import cpu, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
-from .problem import (
-    MAX_SMALL_K,
-    MAX_TURNED,
-    Config,
-    Problem,
-    far_bytes,
-    nearly_far,
-    shares_vectors,
-    turns_pieces,
-    written_past,
-)
+from .heuristic_ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
+from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 TALL_STEPS = 48  # of k from which a tile of one vector and more than eight rows pays

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from . import cpu, registry
 from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .problem import MAX_PARTIAL, Config, Problem, far_bytes
+from .heuristic_ways import far_bytes
+from .problem import MAX_PARTIAL, Config, Problem
 
 FEW_ROWS = 4
 LEAST_STEPS, LEAST_COLUMNS = 64, 128  # of k and of n, for so many rows
@@ -90,7 +91,7 @@ def _streams(problem: Problem, tier: registry.Isa) -> bool:
     size, caches = n * k * row.stored_bytes, cpu.caches()
     if tier.registers == 16 and not row.converts:
         row_b = n * row.stored_bytes
-        if size >= far_bytes():
+        if _far(problem):
             tiles = TILE_ROWS if row_b >= SHORT_ROW and size >= caches.l3 else MORE_TILE_ROWS
             return row_b % FAR_MULTIPLE == 0 or m not in tiles
         near = m == FEW_ROWS - 1 and size <= caches.l2 // 2 and row_b % 4096 > 0

@@ -15,7 +15,8 @@ other hardware thread, which a virtual machine does not see: pinned to one core 
 from __future__ import annotations
 
 from . import cpu, registry
-from .problem import PACKED, Problem, far_bytes
+from .heuristic_ways import far_bytes
+from .problem import PACKED, Problem
 
 # A vector by rows from memory, if they are so long (176 x 176 (1001) 2.2, 1 x 800 x 8000 2.2, 4608 x 1536 1.6, 100 x
 # 100000 2.4, f64 3072 x 1024 1.5; 64 x 64 (10000) 0.7, 8448 x 2816 0.99, 40000 x 1000 0.86, f64 8448 x 2816 0.94).  By

@@ -7,8 +7,9 @@ import pytest
 from oracle import dtype_of
 
 from fastgemm import heuristic, kernels, registry
+from fastgemm.heuristic_ways import LEFT_ROWS, LEFT_STEPS, few_left
 from fastgemm.plan import Plan
-from fastgemm.problem import LEFT_ROWS, LEFT_STEPS, Config, Problem, few_left
+from fastgemm.problem import Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 

@@ -17,6 +17,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 LAYERS = (
     ("registry", "version", "_outputs"),
     ("cpu", "row_operations"),
+    ("heuristic_ways",),
     ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
     ("heuristic_tiles", "heuristic_tier"),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),

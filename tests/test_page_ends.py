@@ -17,8 +17,9 @@ from oracle import dtype_of, integers
 
 from fastgemm import cpu, heuristic, kernels, registry
 from fastgemm.cpu import Caches
+from fastgemm.heuristic_ways import LEFT_ROWS, LEFT_STEPS
 from fastgemm.plan import Plan
-from fastgemm.problem import LEFT_ROWS, LEFT_STEPS, Config, Problem
+from fastgemm.problem import Config, Problem
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect as Linux has it")
 PAGES = 16

@@ -10,8 +10,9 @@ import pytest
 from oracle import dtype_of, integers
 
 from fastgemm import cpu, heuristic, kernels, registry
+from fastgemm.heuristic_ways import PAST_L3, PAST_STEPS, written_past
 from fastgemm.plan import Plan
-from fastgemm.problem import MAX_SMALL_K, MAX_TURNED, PAST_L3, PAST_STEPS, Config, Problem, written_past
+from fastgemm.problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Child
 
 import fastgemm
-from fastgemm import dispatch, heuristic_dots, kernels, problem, registry
+from fastgemm import dispatch, heuristic_dots, heuristic_ways, kernels, problem, registry
 from fastgemm.driver import _plan
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -97,14 +97,14 @@ def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
 def test_uneven_columns_where_vectors_are_halves(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load(name, tier)
-    monkeypatch.setattr(problem, "halved_bytes", lambda: registry.isa(tier).vector_bytes)
+    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: registry.isa(tier).vector_bytes)
     for n in (5, 9, 13, 20):
         few_columns(name, tier, 70, n, 300, "nt")
     tried = Problem(name, 100, 6, 300, layout="nt")
-    assert not problem.exchanges(tried, registry.isa(tier))
-    assert not problem.exchanges(replace(tried, n=13, k=200), registry.isa(tier))
-    assert not problem.exchanges(replace(tried, n=5, m=63), registry.isa(tier))
-    assert problem.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
+    assert not heuristic_ways.exchanges(tried, registry.isa(tier))
+    assert not heuristic_ways.exchanges(replace(tried, n=13, k=200), registry.isa(tier))
+    assert not heuristic_ways.exchanges(replace(tried, n=5, m=63), registry.isa(tier))
+    assert heuristic_ways.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
 
 
 @pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i32", "i64", "i16", "f16"])
@@ -198,7 +198,7 @@ def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32", k: int = 500
 @pytest.fixture(params=[0, 64], ids=["whole", "halves"])
 def halved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """A CPU that computes vectors of 64 bytes in two halves, or none."""
-    monkeypatch.setattr(problem, "halved_bytes", lambda: request.param)
+    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: request.param)
     return request.param
 
 
@@ -228,15 +228,15 @@ def test_rows_that_are_not_turned_are_dot_products(halved: int) -> None:
     """Nothing falls between the rule that calls have and the family's own."""
     for dtype, (n, k), m in itertools.product(("f32", "f64", "i32", "c64"), [(512, 500), (700, 64)], range(9, 81)):
         tried = Problem(dtype, m, n, k, layout="nt")
-        if problem.by_dots(tried):
+        if heuristic_ways.by_dots(tried):
             assert problem.normalised(tried).m == m
             assert heuristic_dots.config(tried, registry.isa("v4")).family == "dots", tried
-    assert problem.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == bool(halved)
+    assert heuristic_ways.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == bool(halved)
 
 
 CALLS = """
 import numpy as np, fastgemm
-from fastgemm import cpu, dispatch, problem
+from fastgemm import cpu, dispatch, heuristic_ways
 cpu.halves = lambda tier: tier.vector_bytes == {bytes}
 seen, plan_for = [], dispatch.plan_for
 dispatch.plan_for = lambda found: seen.append(found) or plan_for(found)
@@ -247,7 +247,7 @@ for dtype in ("f4", "f8", "i4", "c8", "c16"):
             fastgemm.matmul(a, b)
             found = seen.pop()
             assert found == fastgemm.explain(a, b).problem, found
-assert problem.halved_bytes() == {bytes}
+assert heuristic_ways.halved_bytes() == {bytes}
 """
 
 

@@ -5,7 +5,7 @@ from fastgemm.driver.structs cimport FAMILY_GEMM, plan_t
 
 from fastgemm import cpu
 from fastgemm.heuristic_tier import copies_ahead
-from fastgemm.problem import far_bytes
+from fastgemm.heuristic_ways import far_bytes
 
 cdef enum:
     # Bytes of a panel that was packed long ago, and comes from memory, to fetch ahead: beyond the page where the CPU's

@@ -23,7 +23,8 @@ import numpy as np
 
 from fastgemm import cpu, registry
 from fastgemm.heuristic_tier import reach_l2
-from fastgemm.problem import MAX_SUMS, PACKED, Problem, exchanges, far_bytes, few_left, written_past
+from fastgemm.heuristic_ways import exchanges, far_bytes, few_left, written_past
+from fastgemm.problem import MAX_SUMS, PACKED, Problem
 
 cdef extern from *:
     const char* FASTGEMM_CODE

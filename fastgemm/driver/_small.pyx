@@ -368,7 +368,7 @@ cdef void widened(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ss
 
 
 cdef void in_columns(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
-    # A narrow output by columns (`problem.turns` makes such): rows of it beside each other first, then turned over.
+    # A narrow output by columns (`heuristic_ways.turns` makes such): rows beside each other first, then turned over.
     cdef const kernels_t* t = plan.kernels
     cdef char memory[MAX_TURNED + LINE]
     cdef char* space = at_line(memory)

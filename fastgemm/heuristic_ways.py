@@ -1,0 +1,275 @@
+"""Which way a product is computed, and where memory begins: rules that calls, plans and configurations ask too.
+
+The other heuristics choose among configurations; these decide what those are of: the product as it is called or its
+transposed output, columns of B or rows of the output, a few last columns by themselves, an output past the caches.
+Calls have the rules of `turns` once more, by its constants (_call.pyx).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from . import cpu, registry
+
+
+class Asked(Protocol):
+    """What these rules ask of a `problem.Problem`."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def epilogue(self) -> str: ...
+    @property
+    def row(self) -> registry.DType: ...
+    @property
+    def streamed(self) -> int: ...
+
+
+ANY_STEPS = 1 << 40
+# As `written_past` asks: steps of k (AVX2 on Zen 4, one thread and two, times gemm's, f32 5000 x 2000 by 1, 4, 8, 10,
+# 12, 16 steps 2.1 1.4, 1.7 1.4, 1.4 1.1, 1.15 1.03, 1.09 0.98, 1.0 0.94; f64 5000 x 1000 by 4, 8, 12 1.6 1.3 1.1; c64
+# by 4, 8 1.36 1.0), bytes of C over L3 (f32 x 3, 8 MB 0.6, 16 MB 1.3, 24 MB 1.7), and of an item of a stack.  With
+# AVX-512, whose stores are whole lines, an output that L3 holds some of is better off there (Zen 5, one thread and two,
+# f32 of 24 and 40 MB 2000 x 3000 x 8 0.70, 5000 x 2000 x 8 0.67, of 60 MB 5000 x 3000 by 3, 8 steps 1.4 1.2, 1.2 1.16,
+# 160 MB 5000 x 8000 by 1, 3, 8 1.6 1.4, 1.4 1.3, 1.1 1.1; stacks 100 x 100 x 4 (2000) 1.6 1.5, x 10 (1500) 1.5 1.5,
+# 128 x 128 x 8 (1000) 1.4 1.25, 200 x 500 x 4 (200) 1.4 1.26, 300 x 300 x 8 (400) 1.1 1.1, 333 x 333 x 8 0.93).
+PAST_STEPS, PAST_L3, PAST_ITEM = 10, {16: 1 / 2, 32: 3 / 2}, 16 << 10
+# Steps of a B by columns, as `turns_pieces` asks, operands and C being at most half of L3 (AVX2 on Zen 4, one thread,
+# times gemm's, which copies in blocks: f32 64 x 300 by 3, 5, 8, 16, 24 steps 1.76 1.59 1.43 1.20 1.13, 4 x 1500 tt by
+# 2, 8, 16, 32, 48, 64 1.74 1.46 1.25 1.08 1.02 1.02, 50 of 100 x 100 by 3, 16, 32 1.98 1.22 1.06, 500 x 1024 x 32
+# 1.09, 64 x 1024 x 16 1.34; f64 64 x 300 x 8 1.41, x 32 1.08, c64 1.35 1.06, i32 64 x 500 x 16 1.14, 5 x 300 x 6
+# 2.25; C in memory 3000 x 2000 x 16 0.78, 219 x 240 x 16, 234 of them, 0.73; AVX-512 on Zen 5, f32 64 x 300 x 5 1.25,
+# 64 x 1024 x 16 1.06, 500 x 1024 x 32 1.02, 50 of 100 x 100 by 3, 16 1.35 1.07, tt 4 x 1500 by 2, 8, 32, 48 1.4 2.4
+# 1.06 1.13, 118 x 1095 x 2 1.42, 50 x 700 x 30 1.27; f64 alike).
+TURNED_STEPS = 48
+# Rows and steps from which on the columns of C's last vector, where it holds a quarter of one at most, are computed by
+# kernels whose rows share vectors: a pass over A more, for less work (Zen 5, AVX-512, one thread, f32 100 x 100 x 100
+# 1.03, stacks of it 1.04, 64 x 50 x 200 1.07, 200 x 100 x 512 1.09, 300 x 97 x 300 1.10, 1000 x 35 x 300 1.09, 32 x 100
+# x 1000 1.08, 64 x 36 x 500 1.31, 500^3 1.01; f64 1.00 to 1.06; but f32 16 x 500 x 500 0.96, 100 x 18 x 100 0.98, 50^3
+# 0.94, 20 x 50 x 50 0.85).
+LEFT_ROWS, LEFT_STEPS = 32, 96
+# Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
+# than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of that, of B packed
+# (Zen 5, one thread, B of 1 and of 42 MB): f32 16 rows 0.63 and 0.84, 32 0.81 and 0.93, 36 1.12 and 1.18, 48 0.96 and
+# 1.24, 56 1.04 and 1.36 (two threads 1.07 and 1.4; AVX2 1.05 and 1.02); f64 0.67 to 0.91, 80 rows 0.95.  So rows of
+# four bytes a number end earlier, and with a B of more than half of L3 earlier still.
+# Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365 us, dots 204; 16x768x3072 362, dots 489), of four bytes
+# a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768 350, 250; but 9x3072x768 355,
+# 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
+TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
+UNTURNED_ROWS = range(10, 13)
+# Where long vectors are computed in two halves, rows of the transposed output that leave an eighth of their last vector
+# empty, at least, are dot products whatever their number, but three vectors of half the length (`heuristic_tier`); and
+# all rows that one vector holds, if B's columns are whole pages apart.  (Zen 4, AVX-512, one thread, time of the turned
+# output over that of dot products, f32 by 256 x 64, 256 x 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.5 1.5 1.3
+# 1.3 1.4, 13 1.1 1.3 1.2 2.0 1.5, 16 0.9 1.0 1.0 1.6 1.5, 20 1.4 1.2 1.2 1.5 1.4, 24 0.9 0.96 0.97 1.0 1.0, 28 1.1 1.0
+# 1.1 1.1 1.1, 32 0.9 0.96 0.93 0.97 1.0, 40 1.1 1.2 1.2 1.15 1.25, 44 1.0 1.1 1.1 1.04 1.2, but 16 by 2560 x 7680 0.9;
+# two threads alike; i32 1.8 1.4 1.3 1.4 1.46, 1.4 1.4 1.3 1.3 1.2, ..., 1.1 1.2 1.2 1.2 1.2; f64 9 rows 1.5 1.4 1.3 1.5
+# 1.3, 13 1.3 1.2 1.1 1.0 1.0, 16 0.97 1.0 0.9 0.83 0.9, 20 1.2 1.2 1.1 1.0 1.1, 49 1.15 1.1 1.1 1.05 1.15, 64 1.06 1.0
+# 0.9 1.0 1.1.  By AVX2's kernels 9, 17, 20 rows 1.4 1.0 1.0 0.97 1.0, 1.3 1.2 1.1 0.7 0.95, 1.3 1.2 1.0 0.7 0.86: not
+# there.)
+FILLED, FILLED_PAGE = 7 / 8, 4096
+# Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
+# copied first, all of them, a copy that must stay in L2.  (More was not measured.)
+DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
+# Rows from which on two to four columns are computed as rows of the transposed output (AVX2 on Zen 4, one thread, f32
+# nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128
+# 0.87, 8 x 4 x 256 0.84; AVX-512 on Zen 5, nt, 1000 x 2 x 256 1.6, 1000 x 4 x 64 1.55, 200 x 4 x 256 1.33, A from
+# memory 100000 x 4 x 256 1.7, 400000 x 2 x 64 1.5, f64 1.5, 1.4).
+DOT_EXCHANGED = 64
+# Where long vectors are computed in two halves also columns that leave a sixth of the last tile of six empty, and no
+# whole vectors of half the length: by bytes of a number, if a row has so many bytes, and of so many steps (Zen 4,
+# AVX-512, one thread, times not exchanged, or gemm's kernels, 1000 rows, f32 n = 5, 7, 9, 10, 11, 13, 14, 15, 19, 20,
+# 21 by 256 1.29 1.56 1.33 1.22 1.1 1.08 1.0 0.95 1.23 1.18 1.13, n = 6, 8, 12, 16, 17, 18 0.95 1.0 0.95 0.89 1.0 0.93,
+# 5, 7, 9, 13, 20 by 64 1.3 1.1 1.1 0.85 1.0, 9, 20 by 1000 1.24 1.19; 64 rows alike; 30000 from memory by 256 1.0 1.0
+# 1.0 1.0 1.0 1.0 1.0 1.0 1.8 1.8 1.8; i32 1.2 1.6 1.3 1.2 1.07 1.2 1.1 1.0 1.2 1.15 1.1, n = 8 1.35, from memory 1.05
+# to 2.9; f64 1.08 0.95 1.2 1.1 1.0 1.1 1.0 0.94 1.1 1.07 1.03, from memory 1.0 0.95 2.1 2.0 2.0 1.1 1.1 0.9 1.0 1.0
+# 0.94, 13, 20 by 64 1.0 0.97).
+EXCHANGED_COLUMNS, EXCHANGED_DEEP = {4: (5, 7, 9, 10, 11), 8: (5, 9, 10)}, (13, 14, 19, 20, 21)
+EXCHANGED_BYTES, EXCHANGED_STEPS = 256, 256
+TURNED_RATIO = 4    # columns to a row, at least
+TURNED_K = 64
+# So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
+# (Zen 5, f32, speed over packing B: 2 x 2, 4 x 8, 8 x 4 by 64 steps 1.15 to 1.3, by 1000 6, 32 x 8 x 64 1.27, 64 x 2 by
+# 64 and 1000 1.06 and 9.6, 1000 x 4 by 64, 256, 1000 0.76, 1.2, 3.3, 64 x 64 x 1000 1.12, 8 x 64 x 64 0.87; f64 1.1 to
+# 4.5, 500 x 64 x 1000 0.97.)
+EXCHANGED_M, EXCHANGED_N, EXCHANGED_K, EXCHANGED_LONG, EXCHANGED_OUT = 32, 8, 64, 256, 4096
+# And an output whose rows leave a good part of a line empty, A being by columns: exchanged, rows of A are what
+# vectors lie along.  Least and most bytes of such rows, fewest rows and steps.  (Zen 5, AVX-512, one thread,
+# exchanged times not, tn f32 n = 9, 12, 14, 17, 20: m = 160, k = 100 1.34 1.32 1.2 1.37 1.16, k = 400 2.3 1.75 1.5
+# 1.8 1.6, 24 x 100 1.4 1.1 0.9 1.15 1.0, 4000 x 1500 1.5 1.8 1.4 1.5 1.1, but k = 24 0.8 0.9 - 0.96 0.7, n = 15, 24,
+# 33 of k = 100 1.0 0.9 to 1.04 1.0, of 400 1.1 to 1.3, n = 32, 48, 64 0.6 to 0.97; f64 n = 5, 6, 7, 9 1.3 to 2.0, 1.2
+# to 1.9, 1.2 to 1.8, 1.0 to 1.7; tt f32 n = 9, 12, 17, 20 1.2 to 3.3, 1.1 to 2.5, 1.3 to 2.5, 1.1 to 2.2; AVX2, tn, n
+# = 5, 9, 12 1.1 to 1.9, 1.1 to 1.4, 0.94 to 1.4.)
+THIN_BYTES, THIN_M, THIN_K = ((32, 56), (64, 80)), 32, 96
+
+
+def near_bytes() -> int:
+    """Return the bytes of B up to which it counts as near where rows are turned: half of L3."""
+    return cpu.caches().l3 // 2
+
+
+def far_bytes() -> int:
+    """Return the bytes of a B, or of all of a stack's, from which on it is taken to be in memory beside few rows.
+
+    Of an L3 of 32 MiB (short vectors, one and two threads, from 12 MiB on times from 20 on: f32 1024 x 3500 0.89 0.82,
+    1800 x 1800 0.83 0.78, 10000 x 350 0.85 0.8; 4000 x 1200 1.25 0.98; long ones, Zen 5, from 12 MiB on times from 18,
+    a matrix by a vector, f32 1900 x 1900 0.95, 32000 x 100 0.87, 30000 x 128 0.8, but 3000 x 1200 1.2).
+    """
+    return cpu.caches().l3 * 9 // 16
+
+
+def nearly_far(size: int, tier: registry.Isa) -> bool:
+    """Say whether a matrix of so many bytes, beside few rows, gains by what fetches ahead: two thirds of `far_bytes`.
+
+    With short vectors only.  (f32 4000 x 12 x 1000, A of 16 MB, 1.1 to 1.2, 2000 x 12 x 500 0.94; a B of 16 MB by 8
+    rows 2.6, of 10 MB 1.05 to 1.2, by 4 rows 0.9 to 1.0.)
+    """
+    return tier.registers == 16 and 3 * size > 2 * far_bytes()
+
+
+def turns_pieces(problem: Asked, tier: registry.Isa) -> bool:
+    """Say whether the small family takes a B by columns in pieces: few steps beside operands and an output in L3."""
+    row = problem.row
+    if problem.layout[1] != "t" or problem.k > TURNED_STEPS or problem.streamed > _l3() // 2:
+        return False
+    return not row.converts and registry.accumulators(row, tier) == row.parts and problem.n > registry.lanes(row, tier)
+
+
+def written_past(problem: Asked, tier: registry.Isa) -> bool:
+    """Say whether the small family writes C past the caches: few steps into more than they hold (`PAST_L3`)."""
+    row = problem.row
+    item = problem.m * problem.n * row.itemsize
+    several = problem.n > max(nr for _, nr in registry.tiles(row, tier)) and problem.layout[1] in "nt"
+    plain = several and not row.converts and registry.accumulators(row, tier) == row.parts
+    few = problem.k * row.parts <= PAST_STEPS and problem.epilogue == "none"
+    large = item >= PAST_ITEM and problem.batch * item > PAST_L3[tier.registers] * _l3()
+    return plain and few and large
+
+
+def shares_vectors(problem: Asked, tier: registry.Isa) -> bool:
+    """Say whether rows of C are so short that the small family has several in a vector."""
+    row, lanes = problem.row, tier.vector_bytes // problem.row.real_bytes
+    if not row.parts < problem.n * row.parts <= max(registry.narrow_widths(row, tier), default=0):
+        return False
+    # A by columns takes whole vectors of rows, and has no complex kernels; it is the only one for bytes.
+    if problem.layout[0] == "n":
+        return not row.stored
+    return problem.layout[0] == "t" and row.parts == 1 and problem.m >= lanes
+
+
+def few_left(problem: Asked, tier: registry.Isa) -> bool:
+    """Say whether C's last vector holds so few columns that they are better off by themselves (`LEFT_ROWS`)."""
+    row = problem.row
+    lanes = tier.vector_bytes // row.real_bytes
+    left = problem.n * row.parts % lanes
+    few = 0 < left <= lanes // 4 and problem.n * row.parts > lanes
+    near = problem.m * problem.k * row.parts * row.real_bytes <= _l3() // 4
+    return few and near and problem.layout == "nn" and problem.m >= LEFT_ROWS and problem.k >= LEFT_STEPS and (
+        not row.converts and row.group == 1 and problem.epilogue == "none")
+
+
+def _l3() -> int:
+    return cpu.caches().l3
+
+
+def exchanges(problem: Asked, tier: registry.Isa) -> bool:
+    """Say whether the dots family computes the transposed output: of few columns, which are copied, and many rows.
+
+    Examples
+    --------
+    >>> from fastgemm.problem import Problem
+    >>> exchanges(Problem("f32", 1000, 4, 256), registry.isa("v3"))
+    True
+    """
+    row = problem.row
+    few = 1 < problem.n <= registry.DOT_ROWS or (
+        problem.layout == "nt" and tier.vector_bytes == halved_bytes() and problem.n in _uneven(problem))
+    # Types that are read otherwise than they are stored, or summed otherwise, have no kernels for it.
+    plain = row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
+    return few and problem.m >= DOT_EXCHANGED and plain
+
+
+def _uneven(problem: Asked) -> tuple[int, ...]:
+    size, deep = problem.row.itemsize, problem.k >= EXCHANGED_STEPS
+    few = EXCHANGED_COLUMNS.get(size, ()) if problem.k * size >= EXCHANGED_BYTES else ()
+    return few + (EXCHANGED_DEEP if few and deep else ()) + ((8,) if few and size == 4 and problem.row.exact else ())
+
+
+def thin_steps() -> int:
+    """Return the most steps of a thin output that is exchanged (`THIN_BYTES`): with long vectors any.
+
+    AVX2 on Zen 5, one thread, f32 50 x 12 x 100000 0.67, 64 x 20 x 50000 0.92, 100 x 10 x 100000 1.58, f64 128 x 10 x
+    10000, 8 of them, 0.64, 100 x 10 x 100000 0.86; AVX-512 1.25, 1.37, 1.7, 1.5, 1.44.
+    """
+    return ANY_STEPS if any(tier.vector_bytes == 64 for tier in cpu.isas()) else 2048
+
+
+def _thin(m: int, row_c: int, k: int) -> bool:
+    thin = any(more < row_c <= most for more, most in THIN_BYTES)
+    return thin and m >= THIN_M and THIN_K <= k <= thin_steps()
+
+
+def halved_bytes() -> int:
+    """Return the bytes of vectors that the CPU computes in two halves; 0: none, or FASTGEMM_ISA names a tier."""
+    tiers = () if os.environ.get("FASTGEMM_ISA") else cpu.isas()
+    return max((tier.vector_bytes for tier in tiers if cpu.halves(tier)), default=0)
+
+
+def _turnable(problem: Asked) -> bool:
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
+        return False
+    if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
+        return False
+    if size != 4:
+        return m <= TURNED_WIDE
+    return m <= (TURNED_NEAR if n * k * size <= near_bytes() else TURNED_FAR)
+
+
+def by_dots(problem: Asked) -> bool:
+    """Say whether rows that the transposed output might be computed of are dot products all the same (`FILLED`).
+
+    Examples
+    --------
+    >>> from fastgemm.problem import Problem
+    >>> by_dots(Problem("f32", 11, 512, 512, layout="nt")), by_dots(Problem("f32", 4, 512, 512, layout="nt"))
+    (True, False)
+    """
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if not _turnable(problem):
+        return False
+    lanes = halved_bytes() // size
+    if not lanes:
+        return size == 4 and m in UNTURNED_ROWS and n * k * size <= near_bytes()
+    if size == 4 and m <= lanes and k * size % FILLED_PAGE == 0:
+        return True
+    return m <= FILLED * lanes * -(-m // lanes) and 2 * m != 3 * lanes
+
+
+def turns(problem: Asked) -> bool:
+    """Say whether the transposed output is computed although C is row-major (see `TURNED_FROM`).
+
+    Examples
+    --------
+    >>> from fastgemm.problem import Problem
+    >>> turns(Problem("f32", 30, 512, 512, layout="nt")), turns(Problem("f32", 30, 512, 512, layout="nn"))
+    (True, False)
+    """
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if problem.layout in ("tn", "tt") and problem.row.turns and _thin(m, n * size, k):
+        return True
+    if problem.layout == "tt" and problem.row.turns:
+        long = k >= EXCHANGED_LONG
+        few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)
+        return m > 1 and n > 1 and k >= EXCHANGED_K and (few or (long and m * n <= EXCHANGED_OUT))
+    return _turnable(problem) and not by_dots(problem)
