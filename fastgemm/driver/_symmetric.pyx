@@ -8,7 +8,7 @@ order as in the whole product, and as its mirror image: the bits do not change, 
 from fastgemm.driver.abi cimport kernels_t
 from fastgemm.driver._loops cimport blocked
 from fastgemm.driver.structs cimport FAMILY_GEMM, SPLIT_K, call_t, ceil_div, plan_t
-from fastgemm.driver.pieces cimport fg_take
+from fastgemm.driver.pieces cimport fg_next, fg_pieces
 
 cdef enum:
     # Rows of a piece, a multiple of every vector's length.  Each packs its B anew and computes half a square too much.
@@ -47,14 +47,16 @@ cdef void mirror(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssi
 
 
 cdef Py_ssize_t symmetric_runs(
-        const plan_t* plan, const call_t* call, char* space, Py_ssize_t* taken, Py_ssize_t pieces) noexcept nogil:
+        const plan_t* plan, const call_t* call, char* space, fg_pieces* dealt, Py_ssize_t pieces) noexcept nogil:
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t first, row0, row1, done = 0
-    while fg_take(taken, pieces, pieces, 1, 1, &first):
+    while True:
+        first = fg_next(dealt, pieces)
+        if first < 0:
+            return done
         # The longest first, so that the last ones even out.
         row0 = (pieces - 1 - first) * PIECE
         row1 = row0 + PIECE if row0 + PIECE < plan.m else plan.m
         blocked(plan, call, row0, row1, 0, ceil_div(row1 * t.part, t.length), 1, space, space + plan.a_bytes)
         mirror(plan, call, row0, row1)
         done += 1
-    return done

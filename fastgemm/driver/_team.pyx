@@ -2,6 +2,8 @@
 
 from cython.parallel cimport parallel, threadid
 
+from libc.string cimport memset
+
 from fastgemm.driver.abi cimport kernels_t, store_t
 from fastgemm.driver._loops cimport blocked, gemv, gemv_of_stack, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
@@ -12,7 +14,7 @@ from fastgemm.driver.structs cimport (
     FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start,
     cut, plan_t, share, special_takes,
 )
-from fastgemm.driver.pieces cimport fg_take
+from fastgemm.driver.pieces cimport fg_pieces, fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
@@ -34,9 +36,9 @@ openmp = bool(fg_has_openmp())
 # ---- work ----------------------------------------------------------------------------------------------------------
 #
 # The work of a call is one length: the rows, the vectors of columns or the items that the plan's split names, of all
-# products of the stack one after the other.  Threads take pieces of it until nothing is left: the first ones three
-# quarters of an equal share, then smaller and smaller ones, so that a thread whose core another process takes away
-# leaves its work to the others.  Where the pieces begin changes no bit of the result.
+# products of the stack one after the other.  Threads take pieces of it until nothing is left (pieces.pxd): three
+# quarters of an equal share first, then smaller and smaller ones, so that a thread whose core another process takes
+# away leaves its work to the others.  Where the pieces begin changes no bit of the result.
 
 cdef void rectangle(
         const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssize_t last, Py_ssize_t items,
@@ -163,8 +165,8 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
         item.c += items * call.step_c
 
 
-cdef Py_ssize_t member_runs(const plan_t* plan, const call_t* call, char* space, Py_ssize_t* taken,
-                            Py_ssize_t team) noexcept nogil:
+cdef Py_ssize_t member_runs(const plan_t* plan, const call_t* call, char* space, fg_pieces* pieces,
+                            Py_ssize_t team, Py_ssize_t id) noexcept nogil:
     # One thread's part of the whole call; returns the units that it did.
     cdef Py_ssize_t total = plan.units * plan.batch, own, least = 1, first, count, done = 0
     if total < LEAST_PIECES * team * plan.grain:
@@ -173,7 +175,7 @@ cdef Py_ssize_t member_runs(const plan_t* plan, const call_t* call, char* space,
         least = plan.grain
         own = total * 3 // (4 * team) // least * least
     while True:
-        count = fg_take(taken, total, team, own, least, &first)
+        count = fg_take(pieces, total, team, id, own, least, &first)
         if count == 0:
             return done
         piece(plan, call, first, first + count, space)
@@ -211,13 +213,13 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
         blocked(&own, &item, 0, plan.m, 0, plan.width, 1, space, space + plan.a_bytes)
 
 
-cdef Py_ssize_t member_sums(const plan_t* plan, const call_t* call, char* space, char* partials, Py_ssize_t* taken,
-                            Py_ssize_t parts) noexcept nogil:
+cdef Py_ssize_t member_sums(const plan_t* plan, const call_t* call, char* space, char* partials, fg_pieces* pieces,
+                            Py_ssize_t parts, Py_ssize_t id) noexcept nogil:
     # One thread's parts of k; returns how many it did.  OpenMP may give fewer threads than asked for: the parts stay
     # those of the plan.  (A function of its own, for in a parallel block a variable of which only the address is
     # taken is shared by the threads.)
     cdef Py_ssize_t part, done = 0
-    while fg_take(taken, parts, parts, 1, 1, &part):
+    while fg_take(pieces, parts, parts, id, 1, 1, &part):
         part_of_k(plan, call, space, partials, part, parts)
         done += 1
     return done
@@ -253,7 +255,8 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
     cdef fg_team team
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = threads * plan.c_bytes
-    cdef Py_ssize_t taken = 0, halves = symmetric_pieces(plan, call), done
+    cdef Py_ssize_t halves = symmetric_pieces(plan, call), done
+    cdef fg_pieces pieces
     cdef Py_ssize_t total = threads if plan.split == SPLIT_K else halves if halves else plan.units * plan.batch
     cdef int id, size
     cdef double started
@@ -264,6 +267,7 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         callers = <char*>fg_workspace(bytes + partials)
         if callers == NULL:
             return -1
+    memset(&pieces, 0, sizeof(pieces))
     fg_team_open(&team)
     with parallel(num_threads=threads):
         id = threadid()
@@ -278,11 +282,11 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
         # A worker that gets no memory takes nothing, and the others do its part.
         if space != NULL or bytes == 0:
             if plan.split == SPLIT_K:
-                done = member_sums(plan, call, space, callers + bytes, &taken, threads)
+                done = member_sums(plan, call, space, callers + bytes, &pieces, threads, id)
             elif halves:
-                done = symmetric_runs(plan, call, space, &taken, halves)
+                done = symmetric_runs(plan, call, space, &pieces, halves)
             else:
-                done = member_runs(plan, call, space, &taken, size)
+                done = member_runs(plan, call, space, &pieces, size, id)
         fg_member_done(&team, started, <double>done / <double>total)
         if plan.split == SPLIT_K:
             fg_barrier()
@@ -295,7 +299,8 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
 cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = plan.threads * plan.c_bytes
-    cdef Py_ssize_t taken = 0, halves = symmetric_pieces(plan, call)
+    cdef Py_ssize_t halves = symmetric_pieces(plan, call)
+    cdef fg_pieces pieces
     cdef char* space = NULL
     cdef int part
     cdef bint two = plan.apart and in_two(plan, call)
@@ -316,7 +321,8 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
             part_of_k(plan, call, space, space + bytes, part, plan.threads)
         sum_of_parts(plan, call, space + bytes, plan.threads, 0, plan.m)
     elif halves:
-        symmetric_runs(plan, call, space, &taken, halves)
+        memset(&pieces, 0, sizeof(pieces))
+        symmetric_runs(plan, call, space, &pieces, halves)
     else:
         piece(plan, call, 0, plan.units * plan.batch, space)
     return 0
@@ -333,11 +339,11 @@ cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
 
 # ---- anything else -------------------------------------------------------------------------------------------------
 
-cdef Py_ssize_t member_items(item_t run, const void* work, char* space, Py_ssize_t* taken, Py_ssize_t total,
-                             Py_ssize_t team) noexcept nogil:
+cdef Py_ssize_t member_items(item_t run, const void* work, char* space, fg_pieces* pieces, Py_ssize_t total,
+                             Py_ssize_t team, Py_ssize_t id) noexcept nogil:
     cdef Py_ssize_t first, count, i, done = 0, own = max(1, total // (2 * team))
     while True:
-        count = fg_take(taken, total, team, own, 1, &first)
+        count = fg_take(pieces, total, team, id, own, 1, &first)
         if count == 0:
             return done
         for i in range(first, first + count):
@@ -347,7 +353,8 @@ cdef Py_ssize_t member_items(item_t run, const void* work, char* space, Py_ssize
 
 cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes, int threads) noexcept nogil:
     cdef fg_team team
-    cdef Py_ssize_t taken = 0, done
+    cdef fg_pieces pieces
+    cdef Py_ssize_t done
     cdef int id, size
     cdef double started
     cdef char* space
@@ -356,8 +363,9 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         return -1
     if threads > total:
         threads = <int>total
+    memset(&pieces, 0, sizeof(pieces))
     if threads <= 1 or fg_is_orphan or fg_in_parallel() or fg_resting():
-        member_items(run, work, callers, &taken, total, 1)
+        member_items(run, work, callers, &pieces, total, 1, 0)
         return 0
     fg_team_open(&team)
     with parallel(num_threads=threads):
@@ -369,7 +377,7 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         # The caller's own is in use already: asking again must not move it.
         space = callers if id == 0 else <char*>fg_workspace(bytes)
         if space != NULL:
-            done = member_items(run, work, space, &taken, total, size)
+            done = member_items(run, work, space, &pieces, total, size, id)
         fg_member_done(&team, started, <double>done / <double>total)
         fg_worker_leave(&team, id)
     fg_team_close(&team)
