@@ -108,6 +108,11 @@ COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
 # -; 4096 x 4096 by 40, 49, 64 1.25 1.2 1.13; i32 alike, f64 100 x 1000 1.35 1.24 1.09 1.04, c128 64 x 256 1.37 1.16
 # 1.05 0.99).
 HALVED_COLUMNS, HALVED_ROWS = 40, ((3072, 64), (1024, 24), (512, 16))
+# And where they are instructions (bf16 by 64 x 256, 256 x 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.46 1.52
+# 1.74 2.0 2.2, 16 1.18 1.18 1.32 1.56 1.58, 24 1.03 1.05 1.18 1.35 1.43, 40 0.93 0.94 1.04 1.16 1.26, 64 0.83 0.87 0.98
+# 1.1 1.16; bytes 1.06 1.08 1.45 1.7 1.66, 1.0 1.0 1.16 1.43 1.5, 0.8 0.9 1.03 1.27 1.3, 0.75 0.8 0.96 1.12 1.14, 0.7
+# 0.8 0.94 1.0 1.06).
+HALVED_OWN_ROWS = ((3072, 64), (1000, 40), (512, 16))
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
@@ -189,6 +194,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
     if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
+    if own and _halved(problem, tier, k * row.stored_bytes, HALVED_OWN_ROWS):
+        return True
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
         return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT
@@ -211,14 +218,20 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     small = m * n <= (LARGER_OUTPUT if ragged and not narrow else SMALL_OUTPUT)
     if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
         return True
-    most = next((rows for least, rows in HALVED_ROWS if row_bytes >= least), 0)
-    if tier.vector_bytes == halved_bytes() and n > HALVED_COLUMNS and m <= most:
+    if _halved(problem, tier, row_bytes, HALVED_ROWS):
         return True
     # (Short vectors, A from memory, which gemm's loops fetch ahead, times these, f32: 4096 x 9 x 4096 1.31, 4096 x 12 x
     # 4096 1.45, 3000 x 12 x 5000 1.39, 20000 x 10 x 1000 1.54, 4000 x 12 x 1000, of 16 MB, 1.1 to 1.2; 2000 x 12 x 500
     # 0.94.)
     far = nearly_far(m * row_bytes, tier)
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
+
+
+def _halved(problem: Problem, tier: registry.Isa, row_bytes: int, rows: tuple[tuple[int, int], ...]) -> bool:
+    # Rows, few for so long ones, beside which a B that is packed costs more than dot products, where vectors are
+    # halves.
+    most = next((most for least, most in rows if row_bytes >= least), 0)
+    return tier.vector_bytes == halved_bytes() and problem.n > HALVED_COLUMNS and problem.m <= most
 
 
 def _beats_gemv(problem: Problem, tier: registry.Isa) -> bool:
@@ -254,6 +267,11 @@ def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
         return "batch", threads
     if problem.batch == 1 and partial and problem.m * problem.n <= LARGER_OUTPUT and problem.k >= DEEP_K * threads:
         return "k", threads
+    # (Each thread copies the rows it has, all of them where columns are shared: Zen 4, AVX-512, f32 16 and 24 x 256 x
+    # 256 1.08 and 1.11 of columns shared, 32 x 256 x 64 1.07, 24 x 512 x 256 1.03, 32 x 512 x 512 0.98.)
+    near = problem.batch == 1 and 2 * columns <= cpu.caches().l2 and tier.vector_bytes == halved_bytes()
+    if near and problem.m >= 2 * registry.DOT_ROWS * threads:
+        return "m", threads
     if problem.n >= 2 * step * threads:
         return "n", threads
     if problem.m >= registry.DOT_ROWS * threads:
