@@ -2,6 +2,7 @@
 
     python bench/stream.py
     python bench/stream.py --mib 4 64 256 --dtype float32 --threads 1 2 --require 90
+    python bench/stream.py --mib 64 --dtype float32 --rows 1 4 8 16 --columns 4096
 
 A product of a matrix and a vector uses every number of the matrix once, so it can be no faster than
 the matrix can be read.  How fast that is, the same threads find out on the same bytes: each reads its
@@ -9,14 +10,18 @@ part with a dot product and with a maximum (NumPy's, in Python threads that let 
 the faster of the two counts.  Every sample of a product stands between two of reading; the
 median of the ratios is shown.  Above 100 % the product's order of reading is the better one.
 
-The layouts: `x @ B` with B's rows or columns adjacent, `A @ x` with A's rows or columns adjacent.
+The layouts: `x @ B` with B's rows or columns adjacent, `A @ x` with A's rows or columns adjacent.  `--rows` makes
+x so many vectors, which read the matrix once as well; how many of them multiplying bounds, and not memory,
+`bench/peak.py` tells.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
+import math
 import statistics
 import sys
 import time
@@ -33,7 +38,6 @@ import workers
 from load import Load, Quiet
 
 LAYOUTS = ("x @ B, C order", "x @ B, F order", "A @ x, C order", "A @ x, F order")
-COLUMNS = 2048
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     about, _, rest = (__doc__ or "").partition("\n\n")
     made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--mib", nargs="+", type=int, default=[4, 16, 128], metavar="N", help="sizes of the matrix")
+    made.add_argument("--columns", type=int, default=2048, metavar="N", help="its numbers a row (default 2048)")
+    made.add_argument("--rows", nargs="+", type=int, default=[1], metavar="M", help="vectors beside it (default 1)")
     made.add_argument("--dtype", nargs="+", default=["float32", "float64"], help="element types")
     made.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="thread counts (default 1 2)")
     made.add_argument("--rounds", type=int, default=9, help="samples of each product (default 9)")
@@ -91,38 +97,38 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
     results, quiet = [], Quiet(30.0)
     rng = np.random.default_rng(0)
-    total = len(options.threads) * len(options.dtype) * len(options.mib) * len(LAYOUTS)
+    cases = [options.threads, options.dtype, options.mib, options.rows]
+    total = math.prod(map(len, cases)) * len(LAYOUTS)
     with progress.bar("stream", total) as bar, ThreadPoolExecutor(max(options.threads)) as pool:
-        for threads in options.threads:
+        for threads, dtype, mib, count in itertools.product(*cases):
             fastgemm.set_num_threads(threads)
-            for dtype in options.dtype:
-                for mib in options.mib:
-                    rows = (mib << 20) // (COLUMNS * np.dtype(dtype).itemsize)
-                    data = rng.random(rows * COLUMNS).astype(dtype)
-                    matrix = data.reshape(rows, COLUMNS)
-                    long, short = rng.random(rows).astype(dtype), rng.random(COLUMNS).astype(dtype)
-                    operands = {
-                        LAYOUTS[0]: (long, matrix), LAYOUTS[1]: (short, matrix.T),
-                        LAYOUTS[2]: (matrix, short), LAYOUTS[3]: (matrix.T, long),
-                    }  # fmt: skip
-                    for layout, (a, b) in operands.items():
-                        bar.step(f"{dtype} {mib} MiB {layout} on {threads}")
-                        out = np.empty(a.shape[:-1] + b.shape[1:], dtype)
-                        shares, rates = [], []
-                        for _ in range(options.rounds):
-                            quiet.wait()
-                            before = reading(data, threads, pool)
-                            call = functools.partial(fastgemm.matmul, a, b, out=out)
-                            mine = data.nbytes / timing.seconds(call, 0.01)
-                            after = reading(data, threads, pool)
-                            rates.append(mine)
-                            shares.append(200 * mine / (before + after))
-                        results.append(
-                            {
-                                "dtype": dtype, "threads": threads, "mib": mib, "layout": layout,
-                                "share": statistics.median(shares), "rate": statistics.median(rates),
-                            }
-                        )  # fmt: skip
+            rows = (mib << 20) // (options.columns * np.dtype(dtype).itemsize)
+            data = rng.random(rows * options.columns).astype(dtype)
+            matrix = data.reshape(rows, options.columns)
+            several = (count,) if count > 1 else ()
+            long, short = (rng.random((*several, size)).astype(dtype) for size in matrix.shape)
+            operands = {
+                LAYOUTS[0]: (long, matrix), LAYOUTS[1]: (short, matrix.T),
+                LAYOUTS[2]: (matrix, short.T), LAYOUTS[3]: (matrix.T, long.T),
+            }  # fmt: skip
+            for layout, (a, b) in operands.items():
+                bar.step(f"{dtype} {mib} MiB {layout} on {threads}")
+                out = np.empty(a.shape[:-1] + b.shape[1:], dtype)
+                shares, rates = [], []
+                for _ in range(options.rounds):
+                    quiet.wait()
+                    before = reading(data, threads, pool)
+                    call = functools.partial(fastgemm.matmul, a, b, out=out)
+                    mine = data.nbytes / timing.seconds(call, 0.01)
+                    after = reading(data, threads, pool)
+                    rates.append(mine)
+                    shares.append(200 * mine / (before + after))
+                results.append(
+                    {
+                        "dtype": dtype, "threads": threads, "mib": mib, "rows": count, "layout": layout,
+                        "share": statistics.median(shares), "rate": statistics.median(rates),
+                    }
+                )  # fmt: skip
     return results
 
 
@@ -136,10 +142,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     busy = load.foreign()
     print(f"{workers.machine()['cpu']}\n")
     rows = [
-        [r["dtype"], str(r["threads"]), str(r["mib"]), r["layout"], f"{r['rate'] * 1e-9:.1f}", f"{r['share']:.0f}"]
+        [
+            r["dtype"], str(r["threads"]), str(r["mib"]), str(r["rows"]), r["layout"], f"{r['rate'] * 1e-9:.1f}",
+            f"{r['share']:.0f}",
+        ]
         for r in results
-    ]
-    print(stats.table(["dtype", "threads", "MiB", "layout", "GB/s", "% of reading"], rows))
+    ]  # fmt: skip
+    print(stats.table(["dtype", "threads", "MiB", "rows", "layout", "GB/s", "% of reading"], rows))
     if busy > 0.1:
         print(f"\nWARNING: other processes kept {busy:.2f} cores busy during this run.")
     if options.json:
