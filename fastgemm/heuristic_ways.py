@@ -96,6 +96,10 @@ DOT_EXCHANGED = 64
 # 0.94, 13, 20 by 64 1.0 0.97).
 EXCHANGED_COLUMNS, EXCHANGED_DEEP = {4: (5, 7, 9, 10, 11), 8: (5, 9, 10)}, (13, 14, 19, 20, 21)
 EXCHANGED_BYTES, EXCHANGED_STEPS = 256, 256
+# And of four bytes a number by rows of whole pages (f32 n = 12, 15, 16, 18: 200 x n x 1024 1.2 1.57 1.46 0.94, 2000 x n x
+# 1024 0.91 1.48 1.42 1.04, 20000 x n x 1024 1.2 1.4 1.33 1.12, two threads alike; 4000 x n x 5000 1.45 1.0 0.95 1.3; i32
+# 1.0 to 1.3).
+EXCHANGED_PAGES = (15, 16)
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
@@ -202,6 +206,8 @@ def exchanges(problem: Asked, tier: registry.Isa) -> bool:
 def _uneven(problem: Asked) -> tuple[int, ...]:
     size, deep = problem.row.itemsize, problem.k >= EXCHANGED_STEPS
     few = EXCHANGED_COLUMNS.get(size, ()) if problem.k * size >= EXCHANGED_BYTES else ()
+    if few and size == 4 and problem.k * size % FILLED_PAGE == 0:
+        few += EXCHANGED_PAGES
     return few + (EXCHANGED_DEEP if few and deep else ()) + ((8,) if few and size == 4 and problem.row.exact else ())
 
 

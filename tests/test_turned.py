@@ -100,10 +100,14 @@ def test_uneven_columns_where_vectors_are_halves(name: str, tier: str, monkeypat
     monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: registry.isa(tier).vector_bytes)
     for n in (5, 9, 13, 20):
         few_columns(name, tier, 70, n, 300, "nt")
+    if name in ("f32", "i32"):
+        few_columns(name, tier, 70, 16, 1024, "nt")
     tried = Problem(name, 100, 6, 300, layout="nt")
     assert not heuristic_ways.exchanges(tried, registry.isa(tier))
     assert not heuristic_ways.exchanges(replace(tried, n=13, k=200), registry.isa(tier))
     assert not heuristic_ways.exchanges(replace(tried, n=5, m=63), registry.isa(tier))
+    assert not heuristic_ways.exchanges(replace(tried, n=16), registry.isa(tier))
+    assert heuristic_ways.exchanges(replace(tried, n=16, k=1024), registry.isa(tier)) == (name in ("f32", "i32"))
     assert heuristic_ways.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
 
 
