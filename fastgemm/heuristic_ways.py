@@ -96,9 +96,9 @@ DOT_EXCHANGED = 64
 # 0.94, 13, 20 by 64 1.0 0.97).
 EXCHANGED_COLUMNS, EXCHANGED_DEEP = {4: (5, 7, 9, 10, 11), 8: (5, 9, 10)}, (13, 14, 19, 20, 21)
 EXCHANGED_BYTES, EXCHANGED_STEPS = 256, 256
-# And of four bytes a number by rows of whole pages (f32 n = 12, 15, 16, 18: 200 x n x 1024 1.2 1.57 1.46 0.94, 2000 x n x
-# 1024 0.91 1.48 1.42 1.04, 20000 x n x 1024 1.2 1.4 1.33 1.12, two threads alike; 4000 x n x 5000 1.45 1.0 0.95 1.3; i32
-# 1.0 to 1.3).
+# And of four bytes a number by rows of whole pages (f32 n = 12, 15, 16, 18: 200 x n x 1024 1.2 1.57 1.46 0.94, 2000 x n
+# x 1024 0.91 1.48 1.42 1.04, 20000 x n x 1024 1.2 1.4 1.33 1.12, two threads alike; 4000 x n x 5000 1.45 1.0 0.95 1.3;
+# i32 1.0 to 1.3).
 EXCHANGED_PAGES = (15, 16)
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
