@@ -134,7 +134,10 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print shares of the read bandwidth; 1 when --require is missed."""
-    options = parser().parse_args(arguments)
+    command = parser()
+    options = command.parse_args(arguments)
+    if min(options.columns, *options.rows, *options.mib, *options.threads, options.rounds) < 1:
+        command.error("sizes, rows, columns, threads and rounds are 1 at least")
     # Before NumPy is imported: its dot products are to run on the threads that read.
     environment.one_thread()
     load = Load()
@@ -156,7 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     missed = [r for r in results if options.require is not None and r["share"] < options.require]
     for r in missed:
-        print(f"REQUIREMENT MISSED: {r['dtype']} {r['layout']}, {r['mib']} MiB on {r['threads']}: {r['share']:.0f} %")
+        case = f"{r['dtype']} {r['layout']}, {r['rows']} by {r['mib']} MiB on {r['threads']}"
+        print(f"REQUIREMENT MISSED: {case}: {r['share']:.0f} %")
     return 1 if missed else 0
 
 

@@ -210,7 +210,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return False
     if row.group > 1:
         return m <= OWN_FEW_ROWS
-    if by_dots(problem) or (exchanges(problem, tier) and row_bytes >= LEAST_BYTES):
+    if by_dots(problem) or exchanges(problem, tier):
         return True
     narrow = row.stored_bytes < 4
     rows, columns = (NARROW_ROWS, NARROW_COLUMNS) if narrow else (FEW_ROWS[row.itemsize], FEW_COLUMNS)

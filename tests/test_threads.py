@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from conftest import Child
+from hypothesis import given
+from hypothesis import strategies as st
 from oracle import FLOATS, integers
 
 import fastgemm
@@ -384,6 +386,26 @@ def test_pieces_of_work(shapes: tuple[tuple[int, ...], ...], char: str) -> None:
         finally:
             _team.rest(0)
     assert np.array_equal(by_two, alone)
+
+
+@given(st.data())
+def test_every_unit_is_dealt_once(data: st.DataObject) -> None:
+    """Whoever of a team comes, and in which order: no unit is left or taken twice, and own shares come first."""
+    team, total = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3000))
+    # Equal shares, or three quarters of them in whole grains, as `member_runs` has them.
+    least = data.draw(st.sampled_from([0, 1, 2, 5, 12]))
+    own = max(least, total * 3 // (4 * team) // least * least) if least else -(-total // team)
+    least = max(least, 1)
+    members = data.draw(st.lists(st.integers(0, team - 1), min_size=1, max_size=team, unique=True))
+    found = _team.dealt(total, team, own, least, members)
+    at = 0
+    for _, first, count in sorted(found, key=lambda piece: piece[1]):
+        assert first == at
+        assert count >= min(least, total)
+        at += count
+    assert at == total
+    if max(members) * own + least <= total:
+        assert [piece[:2] for piece in found[: len(members)]] == [(member, member * own) for member in members]
 
 
 def test_parts_of_k_beside_a_busy_process() -> None:

@@ -12,8 +12,9 @@ straight, a load and a store a vector.  B is read where it lies; copying it take
 rows, and for so many packing or turning the output is as good.  Operands that kernels do not read as they are stored
 are widened by copying both; a B of few columns that lie the other way is turned over first, once.
 
-Two to four columns are rows of the transposed output (`plan.exchanged`): they are copied, whatever
-way they lie, and A's rows are read where they lie, as columns, and fetched ahead if they come from memory.
+Few columns, two to four of them or as many as `heuristic_ways.exchanges` names, are rows of the transposed output
+(`plan.exchanged`): they are copied, whatever way they lie, and A's rows are read where they lie, as columns, and
+fetched ahead if they come from memory.
 """
 
 from libc.string cimport memcpy

@@ -388,6 +388,22 @@ cdef void run_inside(const plan_t* plan, const call_t* call, char* space) noexce
     piece(plan, call, 0, plan.units * plan.batch, space)
 
 
+def dealt(Py_ssize_t total, Py_ssize_t team, Py_ssize_t own, Py_ssize_t least, members):
+    """(member, first unit, units) of the pieces that members of a team take, who ask in turn until there are none."""
+    cdef fg_pieces pieces
+    cdef Py_ssize_t first = 0, count
+    memset(&pieces, 0, sizeof(pieces))
+    asking, found = list(members), []
+    while asking:
+        for member in tuple(asking):
+            count = fg_take(&pieces, total, team, member, own, least, &first)
+            if count:
+                found.append((member, first, count))
+            else:
+                asking.remove(member)
+    return found
+
+
 def rests():
     """How often calls have gone on with one thread for a while because a team was slower than that."""
     return fg_rests()

@@ -24,6 +24,7 @@ import time
 
 from .. import cpu, registry
 from ..driver import _kernels, _plan
+from ..heuristic_ways import halved_bytes
 
 _loaded: set[str] = set()
 _lock = threading.Lock()
@@ -101,7 +102,7 @@ def half_isa() -> registry.Isa | None:
         which calls then keep to.
     """
     tier = active_isa()
-    if tier is None or os.environ.get("FASTGEMM_ISA", "") or not cpu.halves(tier):
+    if tier is None or tier.vector_bytes != halved_bytes():
         return None
     return next((half for half in runnable() if 2 * half.vector_bytes == tier.vector_bytes), None)
 
