@@ -146,6 +146,36 @@ def test_softmax_far_from_zero(tier: registry.Isa, scale: float, masked: bool) -
     np.testing.assert_allclose(out.sum(1, dtype="f8"), 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["f32", "u8"])
+def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, masked: bool) -> None:
+    """A row has the same bits alone, in any number of rows, and beside rows far from zero or of no numbers."""
+    for columns in (1, 5, 64, 77, 200, 600):
+        x = normal((19, columns), "f4", 7) * np.float32(4)
+        x[6] += np.float32(3e5)
+        x[13] = np.nan
+        mask = normal((columns,), "f4", 8)
+        used = {"mask": Ref(2, F4, column=4)} if masked else {}
+
+        def shares(given: Any, used: Any = used, mask: Any = mask, columns: int = columns) -> Any:
+            out = np.empty(given.shape, row_operations.ROW_TYPES[kind])
+            members = [
+                Rows("cast", columns, ref(0, given), scratch(columns)),
+                Rows("softmax", columns, scratch(columns), ref(1, out, scale=1 / 255), {"scale": 0.5}, used),
+            ]
+            Chain(members, (1,), len(given), len(given), given.nbytes).run([given, out, mask])
+            return out
+
+        together = shares(x)
+        if kind == "f32":
+            live = [at for at in range(len(x)) if at not in (6, 13)]
+            want = np.exp(x[live].astype("f8") * 0.5 + (mask if masked else 0))
+            np.testing.assert_allclose(together[live], want / want.sum(1, keepdims=True), rtol=3e-6 if masked else 2e-6)
+        for rows in (1, 2, 7):
+            for at in range(len(x) - rows + 1):
+                np.testing.assert_array_equal(shares(x[at : at + rows]), together[at : at + rows])
+
+
 @pytest.mark.parametrize("kind", ["s8", "u8"])
 @pytest.mark.parametrize("zero", [0, 5, 127])
 def test_shares_beyond_a_byte(tier: registry.Isa, kind: str, zero: int) -> None:

@@ -25,6 +25,20 @@ cdef extern from *:
     }
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
     static inline float largest_f32(vf32 v) { return _mm512_reduce_max_ps((__m512)v); }
+    /* The largest numbers, or the sums (sum_f32's, to the bit), of four vectors. */
+    #define FASTGEMM_OF_FOUR(NAME, OP) \\
+    static inline void NAME(float *to, vf32 a, vf32 b, vf32 c, vf32 d) { \\
+        const __m512 v = (__m512)a, w = (__m512)b, x = (__m512)c, y = (__m512)d; \\
+        const __m512 vw = OP(_mm512_shuffle_f32x4(v, w, 0x44), _mm512_shuffle_f32x4(v, w, 0xee)); \\
+        const __m512 xy = OP(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee)); \\
+        __m512 all = OP(_mm512_shuffle_f32x4(vw, xy, 0x88), _mm512_shuffle_f32x4(vw, xy, 0xdd)); \\
+        all = OP(all, _mm512_permute_ps(all, 0x4e)); \\
+        all = OP(all, _mm512_permute_ps(all, 0xb1)); \\
+        const __m512i ends = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); \\
+        _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_permutexvar_ps(ends, all))); \\
+    }
+    FASTGEMM_OF_FOUR(largest_of_f32, _mm512_max_ps)
+    FASTGEMM_OF_FOUR(sums_of_f32, _mm512_add_ps)
     #else
     static inline float largest_f32(vf32 v) {
         float lane[FG_ROW];
@@ -33,6 +47,8 @@ cdef extern from *:
             for (int i = 0; i < half; i++) lane[i] = lane[i] < lane[i + half] ? lane[i + half] : lane[i];
         return lane[0];
     }
+    static inline void largest_of_f32(float *to, vf32 a, vf32 b) { to[0] = largest_f32(a), to[1] = largest_f32(b); }
+    static inline void sums_of_f32(float *to, vf32 a, vf32 b) { to[0] = sum_f32(a), to[1] = sum_f32(b); }
     #endif
 
     static inline vf32 from_f32(const void *p, float scale, float zero) { return *(const vf32 *)p; }
@@ -105,6 +121,8 @@ cdef extern from *:
     """
     vf32 first_f32(vf32, int n, vf32 other) nogil       # the first n lanes, the other's behind them
     float largest_f32(vf32) nogil
+    void largest_of_f32(float*, ...) nogil              # of four vectors, or two where they are not of 64 bytes
+    void sums_of_f32(float*, ...) nogil
     vf32 read_f32(const char*, int n, float scale, float zero) nogil
     vf32 read_bf16(const char*, int n, float scale, float zero) nogil
     vf32 read_s8(const char*, int n, float scale, float zero) nogil

@@ -53,11 +53,42 @@ cdef extern from *:
     }
     /* p * 2^n, a normal number as p is: of n + 1.5 * 2^23, whose low bits are n, go to p's exponent. */
     static inline vf32 raised_f32(vf32 p, vf32 n) { return (vf32)((plain_f32)p + ((plain_f32)n << 23)); }
-    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512DQ__)
-    /* x minus the largest whole number that is not above; 0 of infinities. */
-    static inline vf32 fraction_f32(vf32 x) { return (vf32)_mm512_reduce_ps((__m512)x, 9); }
-    /* p times 2 to the power of that whole number. */
-    static inline vf32 scaled_f32(vf32 p, vf32 x) { return (vf32)_mm512_scalef_ps((__m512)p, (__m512)x); }
+    /* p, but 0 where x is below the limit. */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static inline vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) {
+        return (vf32)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)limit, _CMP_NLT_UQ), (__m512)p);
+    }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX__)
+    static inline vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) {
+        return (vf32)_mm256_and_ps(_mm256_cmp_ps((__m256)x, (__m256)limit, _CMP_NLT_UQ), (__m256)p);
+    }
+    #else
+    static inline vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) { return if_below_f32(x, limit, ZERO_f32, p); }
+    #endif
+    /* 2^x for multiples of 1 / N from -126 to 127, of n = x + 1.5 * 2^23 / N, whose low bits count them: the lowest
+       ones pick an entry, 2^(i / N), those above go to its exponent.  (An entry is less by what the lowest ones add
+       there.) */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    static const unsigned POWERS_f32[32] = {
+        0x3f800000, 0x3f7ecd87, 0x3f7daac3, 0x3f7c980f, 0x3f7b95c2, 0x3f7aa43a, 0x3f79c3d3, 0x3f78f4f0,
+        0x3f7837f0, 0x3f778d3a, 0x3f76f532, 0x3f767043, 0x3f75fed7, 0x3f75a15b, 0x3f75583f, 0x3f7523f6,
+        0x3f7504f3, 0x3f74fbaf, 0x3f7508a4, 0x3f752c4d, 0x3f75672a, 0x3f75b9be, 0x3f76248c, 0x3f76a81e,
+        0x3f7744fd, 0x3f77fbb8, 0x3f78ccdf, 0x3f79b907, 0x3f7ac0c7, 0x3f7be4ba, 0x3f7d257d, 0x3f7e83b3,
+    };
+    static inline vf32 power_f32(vf32 n, vf32 low, vf32 high) {
+        const vf32 entry = (vf32)_mm512_permutex2var_ps((__m512)low, (__m512i)n, (__m512)high);
+        return (vf32)((plain_f32)entry + ((plain_f32)n << 18));
+    }
+    static inline vf32 powers_f32(int half) { return load_f32((const float *)POWERS_f32 + 16 * half); }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    static const unsigned POWERS_f32[8] = {
+        0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7,
+    };
+    static inline vf32 power_f32(vf32 n, vf32 low, vf32 high) {
+        const vf32 entry = (vf32)_mm256_permutevar8x32_ps((__m256)low, (__m256i)n);
+        return (vf32)((plain_f32)entry + ((plain_f32)n << 20));
+    }
+    static inline vf32 powers_f32(int half) { return load_f32((const float *)POWERS_f32); }
     #endif
     /* K-TanH (registry.K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
        added, in their places, `shift` how far the mantissa is shifted. */
@@ -110,8 +141,9 @@ cdef extern from *:
     vf32 signed_as_f32(vf32 x, vf32 of) nogil    # x >= 0 with the sign of the other
     vf32 power_of_two_f32(vf32) nogil
     vf32 raised_f32(vf32 p, vf32 n) nogil
-    vf32 fraction_f32(vf32) nogil                # with AVX-512 only
-    vf32 scaled_f32(vf32 p, vf32 x) nogil
+    vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) nogil
+    vf32 power_f32(vf32 n, vf32 low, vf32 high) nogil   # where vectors are of AVX, as are
+    vf32 powers_f32(int half) nogil                     # low and high
     vf32 of_whole_f32(vf32) nogil
     vf32 by_table_f32(vf32, const int*, const int*) nogil
     vf64 by_table_f64(vf64, const int*, const int*) nogil
