@@ -83,7 +83,8 @@ class Product(NamedTuple):
 class Rows(NamedTuple):
     """An operation of `row_operations.ROW_OPS` on the item's rows of `n` numbers, from `x` to `out`, even the same.
 
-    `params` and `vectors` are those that its row names: ``{"scale": 0.125}``, ``{"mask": Ref(...)}``.
+    `params` and `vectors` are those that its row names: ``{"scale": 0.125}``, ``{"mask": Ref(...)}``.  Where `x` and
+    `out` are one row for all (`row` is 0), it is made once an item.
     """
 
     op: str

@@ -110,7 +110,7 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
 
 cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_t* index, Py_ssize_t count,
                           char* space) noexcept nogil:
-    # The rows of an item by a member that is no product.
+    # The rows of an item by a member that is no product.  One that is the same for all of them is made once.
     cdef row_terms_t terms
     cdef epilogue_t e
     cdef Py_ssize_t j
@@ -118,6 +118,8 @@ cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_
     cdef char* y = at(&m.y, work, index, space)
     cdef char* u = at(&m.u, work, index, space)
     if m.kind == ROWS:
+        if m.x.row == 0 and m.y.row == 0:
+            count = 1
         terms = m.terms
         terms.u = <const float*>u
         terms.v, terms.rs_u = <const float*>at(&m.v, work, index, space), m.u.row

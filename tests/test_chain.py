@@ -15,6 +15,7 @@ from oracle import dtype_of, integers, normal
 import fastgemm
 from fastgemm import epilogues, kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
+from fastgemm.graph.scratch import Scratch
 
 TIERS = [tier.name for tier in kernels.runnable()]
 OPS = [(op, x, y) for op in row_operations.ROW_OPS for x, y in op.types]
@@ -174,6 +175,25 @@ def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, m
         for rows in (1, 2, 7):
             for at in range(len(x) - rows + 1):
                 np.testing.assert_array_equal(shares(x[at : at + rows]), together[at : at + rows])
+
+
+def test_one_row_for_all(tier: registry.Isa) -> None:
+    """A mask in another type is converted once for the rows of an item, and its scratch is one row."""
+    bf16 = np.dtype(ml_dtypes.bfloat16)
+    x, mask = normal((20, 40), "f4", 9), normal((3, 40), "f4", 10).astype(bf16)
+    places = Scratch()
+    one, rows = places.rows(40, F4, same=True), places.rows(40, F4)
+    given = Ref(1, "bfloat16", 0, (mask.strides[0], 0), 0, 2)
+    item = Ref(0, F4, 0, (0, 7 * 160), 160, 4)
+    result = item._replace(slot=2, steps=(20 * 160, 7 * 160))
+    members, size = places.placed(
+        [Rows("cast", 40, given, one), Rows("cast", 40, item, rows),
+         Rows("softmax", 40, rows, result, {}, {"mask": one})], 7)  # fmt: skip
+    assert size == 192 + 7 * 192
+    out = np.empty((3, 20, 40), "f4")
+    Chain(members, (3, 3), 20, 7, size).run([x, mask, out])
+    want = np.exp(x.astype("f8") + mask.astype("f8")[:, None])
+    np.testing.assert_allclose(out, want / want.sum(2, keepdims=True), rtol=3e-6)
 
 
 @pytest.mark.parametrize("kind", ["s8", "u8"])

@@ -110,8 +110,11 @@ class Lowering:
         self._members.append(Rows("cast", columns, x, out))
         return out
 
-    def _as(self, x: Ref, columns: int, dtype: str) -> Ref:
-        return x if x.dtype == dtype else self._cast(x, columns, self.at.scratch.rows(columns, dtype))
+    def _as(self, x: Ref, columns: int, dtype: str, kept: bool = False) -> Ref:
+        """Return `x` in a type.  `kept`: nobody writes to it, so that one row for all stays one row."""
+        if x.dtype == dtype:
+            return x
+        return self._cast(x, columns, self.at.scratch.rows(columns, dtype, same=kept and x.row == 0))
 
     def _finish(self, op: str, node: Node) -> tuple[Any, ...] | None:
         name = node.attributes.get("activation", "none") if node.kind == ops.PRODUCT else op
@@ -126,7 +129,7 @@ class Lowering:
         # Halves are finished in float32.
         kind = "float64" if wanted == "float64" else "float32"
         bias = self.at.vector(terms["bias"], kind) if "bias" in terms else None
-        beside = self._as(self.at.outside(terms["residual"]), columns, kind) if "residual" in terms else None
+        beside = self._as(self.at.outside(terms["residual"]), columns, kind, kept=True) if "residual" in terms else None
         activation = self._finish("", node)
         finish = Finish(activation, bias, beside) if terms or activation else None
         b = self._weight(weight, 0)
@@ -240,8 +243,7 @@ class Lowering:
         return made
 
     def _mask(self, name: str, columns: int) -> Ref:
-        mask = self.at.outside(name)
-        return mask if mask.dtype == "float32" else self._as(mask, columns, "float32")
+        return self._as(self.at.outside(name), columns, "float32", kept=True)
 
 
 def _finite(numbers: Array | None) -> Array | None:

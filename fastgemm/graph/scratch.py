@@ -15,16 +15,17 @@ class Scratch:
     """Rows that members of a chain hand to each other; their references have slots below `SCRATCH` until `placed`."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
+        # The bytes of each one's rows, and whether there is one for all.
+        self._rows: list[tuple[int, bool]] = []
 
-    def rows(self, columns: int, dtype: str) -> Ref:
-        """Return a reference to rows of so many numbers."""
+    def rows(self, columns: int, dtype: str, same: bool = False) -> Ref:
+        """Return a reference to rows of so many numbers, or to one that is the `same` for all rows of an item."""
         size = registry.bytes_of(dtype)
         row = -(-columns * size // planner.ALIGNMENT) * planner.ALIGNMENT
         # Rows at a distance of whole kilobytes would share a few sets of the caches.
         row += planner.ALIGNMENT * (row % 1024 == 0)
-        self._rows.append(row)
-        return Ref(SCRATCH - len(self._rows), dtype, 0, (), row, size)
+        self._rows.append((row, same))
+        return Ref(SCRATCH - len(self._rows), dtype, 0, (), 0 if same else row, size)
 
     def placed(self, members: Sequence[Any], block: int) -> tuple[list[Any], int]:
         """Return members with their scratch at its final place for blocks of so many rows, and its bytes."""
@@ -35,10 +36,15 @@ class Scratch:
                 if ref.slot < SCRATCH:
                     first.setdefault(ref.slot, at)
                     last[ref.slot] = at
+
+        def size(slot: int) -> int:
+            row, same = self._rows[SCRATCH - slot - 1]
+            return row if same else row * block
+
         events: list[Birth | Death] = []
         for at in range(len(members)):
             born = [slot for slot, birth in first.items() if birth == at]
-            events += [Birth(str(slot), self._rows[SCRATCH - slot - 1] * block) for slot in born]
+            events += [Birth(str(slot), size(slot)) for slot in born]
             events += [Death(str(slot)) for slot, death in last.items() if death == at]
         plan = planner.place(events, prefer="warm")
 
