@@ -28,9 +28,9 @@ cdef npy_intp TURNED_FROM = ways.TURNED_FROM, TURNED_WIDE = ways.TURNED_WIDE
 cdef npy_intp TURNED_NEAR = ways.TURNED_NEAR, TURNED_FAR = ways.TURNED_FAR
 cdef npy_intp DOT_FIRST = ways.UNTURNED_ROWS.start, DOT_END = ways.UNTURNED_ROWS.stop
 cdef npy_intp FILLED_PAGE = ways.FILLED_PAGE
-cdef double FILLED = ways.FILLED
 # What asks the CPU (0.5 ms): not while the library is imported.
-cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, HALVED_BYTES = 0
+cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, FILLED_BYTES = 0
+cdef double FILLED = 0, FILLED_WIDE = 0
 cdef npy_intp TURNED_RATIO = ways.TURNED_RATIO, TURNED_K = ways.TURNED_K
 cdef npy_intp EXCHANGED_M = ways.EXCHANGED_M, EXCHANGED_N = ways.EXCHANGED_N, EXCHANGED_K = ways.EXCHANGED_K
 cdef npy_intp EXCHANGED_LONG = ways.EXCHANGED_LONG, EXCHANGED_OUT = ways.EXCHANGED_OUT
@@ -56,7 +56,7 @@ for _i, _row in numpy_types.ROWS.items():
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
     # `heuristic_ways.turns` of sizes.
     cdef bint near = <double>n * k * size <= NEAR_BYTES
-    cdef npy_intp lanes = HALVED_BYTES // size
+    cdef npy_intp lanes = FILLED_BYTES // size
     if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
         return False
     if m > (TURNED_WIDE if size != 4 else TURNED_NEAR if near else TURNED_FAR):
@@ -65,7 +65,8 @@ cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexce
         return not (size == 4 and near and DOT_FIRST <= m < DOT_END)
     if size == 4 and m <= lanes and k * size % FILLED_PAGE == 0:
         return False
-    return 2 * m == 3 * lanes or m > FILLED * <double>(lanes * ((m + lanes - 1) // lanes))
+    cdef double most = FILLED if size == 4 else FILLED_WIDE
+    return 2 * m == 3 * lanes or m > most * <double>(lanes * ((m + lanes - 1) // lanes))
 
 
 cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
@@ -265,8 +266,9 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY, NEAR_BYTES, THIN_STEPS, HALVED_BYTES
-    NEAR_BYTES, THIN_STEPS, HALVED_BYTES = ways.near_bytes(), ways.thin_steps(), ways.halved_bytes()
+    global READY, NEAR_BYTES, THIN_STEPS, FILLED_BYTES, FILLED, FILLED_WIDE
+    NEAR_BYTES, THIN_STEPS, FILLED_BYTES = ways.near_bytes(), ways.thin_steps(), ways.filled_bytes()
+    FILLED, FILLED_WIDE = ways.filled(4), ways.filled(8)
     kernels.active_isa()
     dispatch.tuned()
     READY = True

@@ -62,22 +62,28 @@ LEFT_ROWS, LEFT_STEPS = 32, 96
 # (Zen 5, one thread, B of 1 and of 42 MB): f32 16 rows 0.63 and 0.84, 32 0.81 and 0.93, 36 1.12 and 1.18, 48 0.96 and
 # 1.24, 56 1.04 and 1.36 (two threads 1.07 and 1.4; AVX2 1.05 and 1.02); f64 0.67 to 0.91, 80 rows 0.95.  So rows of
 # four bytes a number end earlier, and with a B of more than half of L3 earlier still.
-# Fewer rows are dot products (`heuristic_dots`; 8x768x3072 365 us, dots 204; 16x768x3072 362, dots 489), of four bytes
-# a number also 10 to 12 of them if B is in a cache (12x512x512 41, dots 29; 10x3072x768 350, 250; but 9x3072x768 355,
-# 412, 12x4096x4096 2970, 3230 and with two threads 1520, 2770).
+# Fewer rows are dot products (`heuristic_dots`), with AVX2 of four bytes a number also 10 to 12 of them if B is in a
+# cache (a Zen 5 of old, 12x512x512 41 us, dots 29; 10x3072x768 350, 250; but 9x3072x768 355, 412).
 TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
 UNTURNED_ROWS = range(10, 13)
-# Where long vectors are computed in two halves, rows of the transposed output that leave an eighth of their last vector
-# empty, at least, are dot products whatever their number, but three vectors of half the length (`heuristic_tier`); and
-# all rows that one vector holds, if B's columns are whole pages apart.  (Zen 4, AVX-512, one thread, time of the turned
-# output over that of dot products, f32 by 256 x 64, 256 x 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.5 1.5 1.3
-# 1.3 1.4, 13 1.1 1.3 1.2 2.0 1.5, 16 0.9 1.0 1.0 1.6 1.5, 20 1.4 1.2 1.2 1.5 1.4, 24 0.9 0.96 0.97 1.0 1.0, 28 1.1 1.0
-# 1.1 1.1 1.1, 32 0.9 0.96 0.93 0.97 1.0, 40 1.1 1.2 1.2 1.15 1.25, 44 1.0 1.1 1.1 1.04 1.2, but 16 by 2560 x 7680 0.9;
-# two threads alike; i32 1.8 1.4 1.3 1.4 1.46, 1.4 1.4 1.3 1.3 1.2, ..., 1.1 1.2 1.2 1.2 1.2; f64 9 rows 1.5 1.4 1.3 1.5
-# 1.3, 13 1.3 1.2 1.1 1.0 1.0, 16 0.97 1.0 0.9 0.83 0.9, 20 1.2 1.2 1.1 1.0 1.1, 49 1.15 1.1 1.1 1.05 1.15, 64 1.06 1.0
-# 0.9 1.0 1.1.  By AVX2's kernels 9, 17, 20 rows 1.4 1.0 1.0 0.97 1.0, 1.3 1.2 1.1 0.7 0.95, 1.3 1.2 1.0 0.7 0.86: not
-# there.)
-FILLED, FILLED_PAGE = 7 / 8, 4096
+# Long vectors: rows of the transposed output that leave an eighth of their last vector empty, at least, are dot
+# products whatever their number, but three vectors of half the length (`heuristic_tier`); and all rows that one vector
+# holds, if B's columns are whole pages apart.  Numbers of eight bytes leave a quarter empty, where the vectors are not
+# computed in two halves.  (Time of the turned output over that of dot products; Zen 5, one thread, f32 by 256 x 64, 512
+# x 512, 3072 x 768, 768 x 3072, 4096 x 4096: 9 rows 1.5 1.3 1.1 1.1 1.5, 11 1.0 1.0 1.0 1.0 1.4, 13 1.1 1.2 1.1 1.3
+# 1.1, 14 1.0 1.1 1.0 1.3 1.0, 15 1.0 1.0 1.0 1.3 1.0, 16 1.0 1.0 1.0 1.2 1.0, 17 1.35 1.1 1.0 1.1 1.35, 20 1.2 1.2 1.2
+# 1.3 1.5, 24 1.0 1.0 1.0 1.2 1.0, 28 1.0, 33 1.1 1.3 1.2 1.2 1.0, 40 1.0 1.1 1.05 1.0 1.0, 44 1.0; two threads alike;
+# i32 9 rows 1.8 1.2 1.1 1.2 1.6, 13 1.3 1.2 1.15 1.1 1.0, 16 1.0 1.0 1.0 0.87 0.89, 20 1.4 1.2 1.2 1.1 1.5; f64 9 rows
+# 1.4 1.1 1.4 1.3 1.3, 12 1.0 1.0 1.0 1.3 1.1, 13 1.0 1.0 0.8 0.95 0.8, 17 1.2 1.1 1.1 1.2 1.2, 18 1.05 1.1 1.06 1.2
+# 1.3, 20 1.07 1.0 0.84 0.9 0.9, 25 1.1 1.1 0.95 0.95 0.97; i64 alike; c64 1.0 to 1.4, but 9 and 13 by 256 x 64 on two
+# threads 0.86. Zen 4, AVX-512, one thread, time of the turned output over that of dot products, f32 by 256 x 64, 256 x
+# 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.5 1.5 1.3 1.3 1.4, 13 1.1 1.3 1.2 2.0 1.5, 16 0.9 1.0 1.0 1.6 1.5,
+# 20 1.4 1.2 1.2 1.5 1.4, 24 0.9 0.96 0.97 1.0 1.0, 28 1.1 1.0 1.1 1.1 1.1, 32 0.9 0.96 0.93 0.97 1.0, 40 1.1 1.2 1.2
+# 1.15 1.25, 44 1.0 1.1 1.1 1.04 1.2, but 16 by 2560 x 7680 0.9; two threads alike; i32 1.8 1.4 1.3 1.4 1.46, 1.4 1.4
+# 1.3 1.3 1.2, ..., 1.1 1.2 1.2 1.2 1.2; f64 9 rows 1.5 1.4 1.3 1.5 1.3, 13 1.3 1.2 1.1 1.0 1.0, 16 0.97 1.0 0.9 0.83
+# 0.9, 20 1.2 1.2 1.1 1.0 1.1, 49 1.15 1.1 1.1 1.05 1.15, 64 1.06 1.0 0.9 1.0 1.1.  By AVX2's kernels 9, 17, 20 rows 1.4
+# 1.0 1.0 0.97 1.0, 1.3 1.2 1.1 0.7 0.95, 1.3 1.2 1.0 0.7 0.86: not there.)
+FILLED, FILLED_WIDE, FILLED_PAGE = 7 / 8, 3 / 4, 4096
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
 # copied first, all of them, a copy that must stay in L2.  (More was not measured.)
 DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
@@ -100,6 +106,23 @@ EXCHANGED_BYTES, EXCHANGED_STEPS = 256, 256
 # x 1024 0.91 1.48 1.42 1.04, 20000 x n x 1024 1.2 1.4 1.33 1.12, two threads alike; 4000 x n x 5000 1.45 1.0 0.95 1.3;
 # i32 1.0 to 1.3).
 EXCHANGED_PAGES = (15, 16)
+# Where they are computed whole, columns by how B lies and whether A comes from memory (`far_bytes`), and by bytes of a
+# number, with the least bytes of a row of A.  (Zen 5, one thread, times not exchanged, or gemm's or small's kernels, nn
+# f32 n = 5, 6, 7, 8, 9, 10, 11, 12: 200 rows by 512 1.56 1.44 1.35 1.12 1.44 1.39 1.25 1.10, 1000 by 128 1.35 1.31 1.24
+# 1.10 1.33 1.32 1.21 1.16, by 1000 1.55 1.49 1.36 1.17 1.46 1.38 1.30 1.18, 2000 by 1024 1.75 1.70 1.53 1.31 1.89 1.88
+# 1.72 1.57, n = 14 0.95 to 1.4; from memory 8000 by 1000 1.08 1.12 0.95 1.02 0.89 0.91 1.03 0.98; two threads alike;
+# i32 1.1 to 2.2; f64 1000 by 300 1.22 1.11 1.09 0.90 1.40 1.24 1.05 1.00, 2000 by 1024 1.22 1.08 1.14 0.95 1.04 1.04
+# 0.98 0.91, i64 alike.  nt f32 1000 by 256 1.0 0.9 1.4 1.2 1.2 1.2 1.2 1.0, by 1000 0.9 0.9 1.8 1.6 1.2 1.1 1.0 0.9, 7
+# and 8 by 64 0.93 to 1.1; from memory, n = 5 to 12, 17 to 21, 30000 by 256 1.6 1.5 1.4 1.3 2.2 2.5 2.1 2.1, 1.9 1.65
+# 1.95 1.8 1.7, 4000 by 5000 1.3 1.3 1.0 1.0 1.5 1.4 1.4 1.3, 1.2 1.2 1.35 1.3 1.2, two threads 1.7 1.7 1.3 1.3 1.6 1.5
+# 1.5 1.3, 1.3 1.2 1.35 1.4 1.3 but 12 and 18 by 1000 0.97 0.89, 100000 by 64 0.7 to 1.0; f64 n = 9, 10 1.05 to 1.2,
+# from memory 1.4, 5 and 6 1.2 to 1.3, 7 and 8 0.75 to 1.2, 11 and 12 1.4 to 1.7, 17 and 18 1.2 to 1.6, 13, 19, 20 0.6
+# to 0.9.)
+EXCHANGED_WHOLE = {
+    ("nn", False): {4: (tuple(range(5, 13)), 512), 8: ((5, 6, 9, 10), 512)},
+    ("nt", False): {4: ((7, 8, 9, 10), 400), 8: ((9, 10), 256)},
+    ("nt", True): {4: ((*range(5, 13), 17, 19, 20, 21), 1024), 8: ((5, 6, *range(9, 13), 17, 18), 512)},
+}
 TURNED_RATIO = 4    # columns to a row, at least
 TURNED_K = 64
 # So is a small output, or a narrow one of long sums, of two operands that are given transposed: exchanged they are not.
@@ -196,15 +219,22 @@ def exchanges(problem: Asked, tier: registry.Isa) -> bool:
     True
     """
     row = problem.row
-    few = 1 < problem.n <= registry.DOT_ROWS or (
-        problem.layout == "nt" and tier.vector_bytes == halved_bytes() and problem.n in _uneven(problem))
+    few = 1 < problem.n <= registry.DOT_ROWS or problem.n in _uneven(problem, tier)
     # Types that are read otherwise than they are stored, or summed otherwise, have no kernels for it.
     plain = row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
     return few and problem.m >= DOT_EXCHANGED and plain
 
 
-def _uneven(problem: Asked) -> tuple[int, ...]:
+def _uneven(problem: Asked, tier: registry.Isa) -> tuple[int, ...]:
     size, deep = problem.row.itemsize, problem.k >= EXCHANGED_STEPS
+    if tier.vector_bytes != halved_bytes():
+        if tier.vector_bytes != 64:
+            return ()
+        far = problem.batch * problem.m * problem.k * size >= far_bytes()
+        columns, least = EXCHANGED_WHOLE.get((problem.layout, far), {}).get(size, ((), 0))
+        return columns if problem.k * size >= least else ()
+    if problem.layout != "nt":
+        return ()
     few = EXCHANGED_COLUMNS.get(size, ()) if problem.k * size >= EXCHANGED_BYTES else ()
     if few and size == 4 and problem.k * size % FILLED_PAGE == 0:
         few += EXCHANGED_PAGES
@@ -231,6 +261,21 @@ def halved_bytes() -> int:
     return max((tier.vector_bytes for tier in tiers if cpu.halves(tier)), default=0)
 
 
+def filled_bytes() -> int:
+    """Return the bytes of the vectors that rows of the transposed output are to fill; 0: short ones, whatever fills.
+
+    Halved ones, or long ones.  (FASTGEMM_ISA names the tier that calls use.)
+    """
+    named = os.environ.get("FASTGEMM_ISA")
+    tiers = (tier for tier in cpu.isas() if tier.vector_bytes == 64 and named in (None, "", tier.name))
+    return halved_bytes() or max((tier.vector_bytes for tier in tiers), default=0)
+
+
+def filled(size: int) -> float:
+    """Return how much of those vectors rows of numbers of so many bytes fill, to be turned after all."""
+    return FILLED if size == 4 or halved_bytes() else FILLED_WIDE
+
+
 def _turnable(problem: Asked) -> bool:
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
     if problem.layout != "nt" or problem.batch != 1 or not problem.row.turns:
@@ -254,12 +299,12 @@ def by_dots(problem: Asked) -> bool:
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
     if not _turnable(problem):
         return False
-    lanes = halved_bytes() // size
+    lanes = filled_bytes() // size
     if not lanes:
         return size == 4 and m in UNTURNED_ROWS and n * k * size <= near_bytes()
     if size == 4 and m <= lanes and k * size % FILLED_PAGE == 0:
         return True
-    return m <= FILLED * lanes * -(-m // lanes) and 2 * m != 3 * lanes
+    return m <= filled(size) * lanes * -(-m // lanes) and 2 * m != 3 * lanes
 
 
 def turns(problem: Asked) -> bool:

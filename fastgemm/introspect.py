@@ -54,7 +54,7 @@ class Explanation:
             lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
                          f"{c.threads} threads over {c.split}")
         elif c.family == "dots":
-            rows = p.n if exchanges(p, registry.isa(c.isa)) else min(p.m, registry.DOT_ROWS)
+            rows = min(p.n if exchanges(p, registry.isa(c.isa)) else p.m, registry.DOT_ROWS)
             columns = registry.dot_columns(p.row, registry.isa(c.isa), rows)
             lines.append(f"{registry.variant('dots', p.row, registry.isa(c.isa), rows, columns)}, KC {c.kc}, "
                          f"{c.threads} threads over {c.split}")

@@ -10,7 +10,7 @@ import pytest
 from conftest import Child
 
 import fastgemm
-from fastgemm import dispatch, heuristic_dots, heuristic_ways, kernels, problem, registry
+from fastgemm import dispatch, heuristic_dots, heuristic_ways, introspect, kernels, problem, registry
 from fastgemm.driver import _plan
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -111,6 +111,32 @@ def test_uneven_columns_where_vectors_are_halves(name: str, tier: str, monkeypat
     assert heuristic_ways.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
 
 
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
+def test_uneven_columns_where_vectors_are_whole(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(name, tier)
+    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: 0)
+    used, four = registry.isa(tier), registry.dtype(name).itemsize == 4
+    exchanged = {
+        ("nn", False): [*range(5, 13)] if four else [5, 6, 9, 10],
+        ("nt", False): [*range(7, 11)] if four else [9, 10],
+        ("nt", True): [*range(5, 13), 17, 19, 20, 21] if four else [5, 6, *range(9, 13), 17, 18],
+    }
+    for (layout, far), columns in exchanged.items():
+        monkeypatch.setattr(heuristic_ways, "far_bytes", lambda far=far: 0 if far else 1 << 40)
+        tried = Problem(name, 400, 5, 300, layout=layout)
+        taken = [n for n in range(5, 30) if heuristic_ways.exchanges(replace(tried, n=n), used)]
+        assert taken == (columns if used.vector_bytes == 64 else [])
+        for n in taken[::3]:
+            assert not heuristic_ways.exchanges(replace(tried, n=n, m=63), used)
+            assert not heuristic_ways.exchanges(replace(tried, n=n, k=30), used)
+            config = heuristic_dots.config(replace(tried, n=n), used)
+            assert config is not None
+            told = introspect.Explanation(replace(tried, n=n), dispatch.Decision(config, "forced", ""))
+            assert f"dots_{name}_{tier}_4x" in repr(told)
+            few_columns(name, tier, 150, n, 300, layout)
+
+
 @pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i32", "i64", "i16", "f16"])
 @pytest.mark.parametrize(("m", "n"), [(70, 3), (131, 4), (5, 40)])
 def test_steps_of_any_stride(name: str, m: int, n: int) -> None:
@@ -199,14 +225,15 @@ def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32", k: int = 500
     return found.m, found.n, found.batch
 
 
-@pytest.fixture(params=[0, 64], ids=["whole", "halves"])
-def halved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A CPU that computes vectors of 64 bytes in two halves, or none."""
-    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: request.param)
+@pytest.fixture(params=["short", "whole", "halves"])
+def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A CPU whose vectors have 32 bytes, or 64 that it computes whole or in two halves."""
+    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: 64 if request.param == "halves" else 0)
+    monkeypatch.setattr(heuristic_ways, "filled_bytes", lambda: 0 if request.param == "short" else 64)
     return request.param
 
 
-def test_the_rule(halved: int) -> None:
+def test_the_rule(vectors: str) -> None:
     assert letters(30, 512) == (512, 30, 1)
     assert letters(8, 512) == (8, 512, 1)
     assert letters(40, 9, "tn") == letters(40, 9, "tt") == (9, 40, 1)
@@ -218,24 +245,24 @@ def test_the_rule(halved: int) -> None:
     assert letters(25, 512, "nn") == letters(25, 512, "tn") == letters(25, 512, dtype="f16") == (25, 512, 1)
     assert letters(81, 512) == (81, 512, 1)
     assert letters(80, 319) == (80, 319, 1)
-    # Rows that fill vectors of the transposed output badly, where those are halves.
+    # Rows that fill long vectors of the transposed output badly.
+    short = vectors == "short"
     turned = [m for m in range(2, 50) if letters(m, 512)[0] != m]
-    assert turned == (
-        [15, 16, 24, *range(29, 33), *range(43, 49)] if halved else [9, *range(13, 49)]
-    )
-    assert [m for m in (9, 12, 13, 16) if letters(m, 512, k=2048)[0] != m] == ([] if halved else [9, 13, 16])
+    assert turned == ([9, *range(13, 49)] if short else [15, 16, 24, *range(29, 33), *range(43, 49)])
+    assert [m for m in (9, 12, 13, 16) if letters(m, 512, k=2048)[0] != m] == ([9, 13, 16] if short else [])
     wide = [m for m in range(9, 30) if letters(m, 512, dtype="f64")[0] != m]
-    assert wide == ([12, 15, 16, 22, 23, 24, 29] if halved else [*range(9, 30)])
+    halves, whole = [12, 15, 16, 22, 23, 24, 29], [*range(12, 17), *range(19, 30)]
+    assert wide == {"short": [*range(9, 30)], "whole": whole, "halves": halves}[vectors]
 
 
-def test_rows_that_are_not_turned_are_dot_products(halved: int) -> None:
+def test_rows_that_are_not_turned_are_dot_products(vectors: str) -> None:
     """Nothing falls between the rule that calls have and the family's own."""
     for dtype, (n, k), m in itertools.product(("f32", "f64", "i32", "c64"), [(512, 500), (700, 64)], range(9, 81)):
         tried = Problem(dtype, m, n, k, layout="nt")
         if heuristic_ways.by_dots(tried):
             assert problem.normalised(tried).m == m
             assert heuristic_dots.config(tried, registry.isa("v4")).family == "dots", tried
-    assert heuristic_ways.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == bool(halved)
+    assert heuristic_ways.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == (vectors != "short")
 
 
 CALLS = """
