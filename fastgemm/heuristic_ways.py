@@ -56,7 +56,13 @@ TURNED_STEPS = 48
 # 1.03, stacks of it 1.04, 64 x 50 x 200 1.07, 200 x 100 x 512 1.09, 300 x 97 x 300 1.10, 1000 x 35 x 300 1.09, 32 x 100
 # x 1000 1.08, 64 x 36 x 500 1.31, 500^3 1.01; f64 1.00 to 1.06; but f32 16 x 500 x 500 0.96, 100 x 18 x 100 0.98, 50^3
 # 0.94, 20 x 50 x 50 0.85).
+# But not where rows of A lie so many bytes apart, several of which such a kernel reads at once, all from a few sets of
+# L1: of an eighth of a vector, and of more (times all columns together, AVX-512 on Zen 5, f32 33, 49, 65 columns, 200 x
+# n x 512 0.75 0.71 0.84, 1000 x n x 512 0.68 0.67 0.79, 2000 x n x 1024 0.36 0.43 0.48, but 1000 x n x 256 0.94 to
+# 1.04, x 768 1.0; 35, 36, 67 columns by 512 1.1 to 1.2, 2000 x n x 1024 0.85 0.9 0.9; f64 33, 34 columns 2000 x n x 512
+# 0.75; AVX2 17, 33 columns 2000 x n x 1024 0.92, others 1.0 to 1.07).
 LEFT_ROWS, LEFT_STEPS = 32, 96
+LEFT_APART, LEFT_APART_MORE = 2048, 4096
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
 # than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of that, of B packed
 # (Zen 5, one thread, B of 1 and of 42 MB): f32 16 rows 0.63 and 0.84, 32 0.81 and 0.93, 36 1.12 and 1.18, 48 0.96 and
@@ -86,7 +92,7 @@ UNTURNED_ROWS = range(10, 13)
 FILLED, FILLED_WIDE, FILLED_PAGE = 7 / 8, 3 / 4, 4096
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
 # copied first, all of them, a copy that must stay in L2.  (More was not measured.)
-DOT_COLUMNS, DOT_TURNED = 16, 256 << 10
+DOT_COLUMNS, DOT_TURNED = 24, 256 << 10
 # Rows from which on two to four columns are computed as rows of the transposed output (AVX2 on Zen 4, one thread, f32
 # nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128
 # 0.87, 8 x 4 x 256 0.84; AVX-512 on Zen 5, nt, 1000 x 2 x 256 1.6, 1000 x 4 x 64 1.55, 200 x 4 x 256 1.33, A from
@@ -110,16 +116,16 @@ EXCHANGED_PAGES = (15, 16)
 # number, with the least bytes of a row of A.  (Zen 5, one thread, times not exchanged, or gemm's or small's kernels, nn
 # f32 n = 5, 6, 7, 8, 9, 10, 11, 12: 200 rows by 512 1.56 1.44 1.35 1.12 1.44 1.39 1.25 1.10, 1000 by 128 1.35 1.31 1.24
 # 1.10 1.33 1.32 1.21 1.16, by 1000 1.55 1.49 1.36 1.17 1.46 1.38 1.30 1.18, 2000 by 1024 1.75 1.70 1.53 1.31 1.89 1.88
-# 1.72 1.57, n = 14 0.95 to 1.4; from memory 8000 by 1000 1.08 1.12 0.95 1.02 0.89 0.91 1.03 0.98; two threads alike;
-# i32 1.1 to 2.2; f64 1000 by 300 1.22 1.11 1.09 0.90 1.40 1.24 1.05 1.00, 2000 by 1024 1.22 1.08 1.14 0.95 1.04 1.04
-# 0.98 0.91, i64 alike.  nt f32 1000 by 256 1.0 0.9 1.4 1.2 1.2 1.2 1.2 1.0, by 1000 0.9 0.9 1.8 1.6 1.2 1.1 1.0 0.9, 7
-# and 8 by 64 0.93 to 1.1; from memory, n = 5 to 12, 17 to 21, 30000 by 256 1.6 1.5 1.4 1.3 2.2 2.5 2.1 2.1, 1.9 1.65
-# 1.95 1.8 1.7, 4000 by 5000 1.3 1.3 1.0 1.0 1.5 1.4 1.4 1.3, 1.2 1.2 1.35 1.3 1.2, two threads 1.7 1.7 1.3 1.3 1.6 1.5
-# 1.5 1.3, 1.3 1.2 1.35 1.4 1.3 but 12 and 18 by 1000 0.97 0.89, 100000 by 64 0.7 to 1.0; f64 n = 9, 10 1.05 to 1.2,
-# from memory 1.4, 5 and 6 1.2 to 1.3, 7 and 8 0.75 to 1.2, 11 and 12 1.4 to 1.7, 17 and 18 1.2 to 1.6, 13, 19, 20 0.6
-# to 0.9.)
+# 1.72 1.57, 13, 14 1.0 to 1.5, 17 to 22 by 300 1.36 1.27 1.20 1.12 1.15 1.08, 2000 by 1024 - - 1.76 1.64 1.17 1.11, 15,
+# 16 0.85 to 1.0; from memory 8000 by 1000 1.08 1.12 0.95 1.02 0.89 0.91 1.03 0.98; two threads alike; i32 1.1 to 2.2;
+# f64 1000 by 300 1.22 1.11 1.09 0.90 1.40 1.24 1.05 1.00, 2000 by 1024 1.22 1.08 1.14 0.95 1.04 1.04 0.98 0.91, i64
+# alike.  nt f32 1000 by 256 1.0 0.9 1.4 1.2 1.2 1.2 1.2 1.0, by 1000 0.9 0.9 1.8 1.6 1.2 1.1 1.0 0.9, 7 and 8 by 64
+# 0.93 to 1.1; from memory, n = 5 to 12, 17 to 21, 30000 by 256 1.6 1.5 1.4 1.3 2.2 2.5 2.1 2.1, 1.9 1.65 1.95 1.8 1.7,
+# 4000 by 5000 1.3 1.3 1.0 1.0 1.5 1.4 1.4 1.3, 1.2 1.2 1.35 1.3 1.2, two threads 1.7 1.7 1.3 1.3 1.6 1.5 1.5 1.3, 1.3
+# 1.2 1.35 1.4 1.3 but 12 and 18 by 1000 0.97 0.89, 100000 by 64 0.7 to 1.0; f64 n = 9, 10 1.05 to 1.2, from memory 1.4,
+# 5 and 6 1.2 to 1.3, 7 and 8 0.75 to 1.2, 11 and 12 1.4 to 1.7, 17 and 18 1.2 to 1.6, 13, 19, 20 0.6 to 0.9.)
 EXCHANGED_WHOLE = {
-    ("nn", False): {4: (tuple(range(5, 13)), 512), 8: ((5, 6, 9, 10), 512)},
+    ("nn", False): {4: ((*range(5, 15), *range(17, 23)), 512), 8: ((5, 6, 9, 10), 512)},
     ("nt", False): {4: ((7, 8, 9, 10), 400), 8: ((9, 10), 256)},
     ("nt", True): {4: ((*range(5, 13), 17, 19, 20, 21), 1024), 8: ((5, 6, *range(9, 13), 17, 18), 512)},
 }
@@ -200,9 +206,12 @@ def few_left(problem: Asked, tier: registry.Isa) -> bool:
     lanes = tier.vector_bytes // row.real_bytes
     left = problem.n * row.parts % lanes
     few = 0 < left <= lanes // 4 and problem.n * row.parts > lanes
-    near = problem.m * problem.k * row.parts * row.real_bytes <= _l3() // 4
-    return few and near and problem.layout == "nn" and problem.m >= LEFT_ROWS and problem.k >= LEFT_STEPS and (
-        not row.converts and row.group == 1 and problem.epilogue == "none")
+    row_bytes = problem.k * row.parts * row.real_bytes
+    apart = row_bytes % (LEFT_APART if left <= lanes // 8 else LEFT_APART_MORE) > 0
+    near = problem.m * row_bytes <= _l3() // 4
+    plain = not row.converts and row.group == 1 and problem.epilogue == "none"
+    enough = problem.m >= LEFT_ROWS and problem.k >= LEFT_STEPS
+    return few and apart and near and plain and enough and problem.layout == "nn"
 
 
 def _l3() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import dtype_of
@@ -113,3 +115,12 @@ def test_other_calls_of_the_plan(tier: str) -> None:
     assert np.array_equal(plan.run(np.asfortranarray(a), b), want)
     assert np.array_equal(plan.run(a, b, np.empty((n, m), "f4").T), want)
     assert np.array_equal(plan.run(a[::-1], b), want[::-1])
+
+
+def test_rows_whole_pages_apart() -> None:
+    """There such a kernel's rows meet in a few sets of L1, the more of them the fewer columns there are."""
+    tried, isa = Problem("f32", 200, 33, 500), registry.isa("v4")
+    assert few_left(tried, isa)
+    assert not few_left(replace(tried, k=512), isa)
+    assert few_left(replace(tried, n=35, k=512), isa)
+    assert not few_left(replace(tried, n=35, k=1024), isa)
