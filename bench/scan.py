@@ -3,6 +3,7 @@
     python bench/scan.py
     python bench/scan.py --dtype float64 --seconds 300 --seed 7 --worst 30
     python bench/scan.py --kind vectors --most 4096
+    python bench/scan.py --round 0.7                # rows that lie whole lines, and often whole pages, apart
 
 Recorded shapes are those that somebody thought of.  This draws them: sizes between 1 and --most, evenly on a scale of
 powers of two (one in five is 1), each operand given as it is or transposed, and three in ten of them stacks.
@@ -48,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
     made.add_argument("--most", type=int, default=2048, metavar="N", help="the largest size (default 2048)")
     made.add_argument("--kind", choices=KINDS, default="any", help="which shapes (default any)")
+    made.add_argument("--round", type=float, default=0.0, metavar="SHARE",
+                      help="how many sizes are multiples of 64, as layers have them (default 0)")  # fmt: skip
     made.add_argument("--worst", type=int, default=20, metavar="N", help="how many to print (default 20)")
     return made
 
@@ -59,7 +62,9 @@ def shapes(options: argparse.Namespace) -> Iterator[cases.Case]:
     rng = np.random.default_rng(options.seed)
 
     def size(most: int) -> int:
-        return 1 if rng.random() < 0.2 else round(most ** rng.random())
+        drawn = 1 if rng.random() < 0.2 else round(most ** rng.random())
+        # (No number is drawn for it where none is round: seeds keep their shapes.)
+        return 64 * -(-drawn // 64) if options.round and rng.random() < options.round else drawn
 
     while True:
         m, n, k = (size(options.most) for _ in range(3))

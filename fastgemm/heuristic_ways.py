@@ -136,14 +136,17 @@ TURNED_K = 64
 # 64 and 1000 1.06 and 9.6, 1000 x 4 by 64, 256, 1000 0.76, 1.2, 3.3, 64 x 64 x 1000 1.12, 8 x 64 x 64 0.87; f64 1.1 to
 # 4.5, 500 x 64 x 1000 0.97.)
 EXCHANGED_M, EXCHANGED_N, EXCHANGED_K, EXCHANGED_LONG, EXCHANGED_OUT = 32, 8, 64, 256, 4096
-# And an output whose rows leave a good part of a line empty, A being by columns: exchanged, rows of A are what
-# vectors lie along.  Least and most bytes of such rows, fewest rows and steps.  (Zen 5, AVX-512, one thread,
-# exchanged times not, tn f32 n = 9, 12, 14, 17, 20: m = 160, k = 100 1.34 1.32 1.2 1.37 1.16, k = 400 2.3 1.75 1.5
-# 1.8 1.6, 24 x 100 1.4 1.1 0.9 1.15 1.0, 4000 x 1500 1.5 1.8 1.4 1.5 1.1, but k = 24 0.8 0.9 - 0.96 0.7, n = 15, 24,
-# 33 of k = 100 1.0 0.9 to 1.04 1.0, of 400 1.1 to 1.3, n = 32, 48, 64 0.6 to 0.97; f64 n = 5, 6, 7, 9 1.3 to 2.0, 1.2
-# to 1.9, 1.2 to 1.8, 1.0 to 1.7; tt f32 n = 9, 12, 17, 20 1.2 to 3.3, 1.1 to 2.5, 1.3 to 2.5, 1.1 to 2.2; AVX2, tn, n
-# = 5, 9, 12 1.1 to 1.9, 1.1 to 1.4, 0.94 to 1.4.)
-THIN_BYTES, THIN_M, THIN_K = ((32, 56), (64, 80)), 32, 96
+# And an output whose rows leave a good part of a line empty, A being by columns: exchanged, rows of A are what vectors
+# lie along.  Least and most bytes of such rows, fewest rows and steps.  (Zen 5, AVX-512, one thread, exchanged times
+# not, tn f32 n = 9, 12, 14, 17, 20: m = 160, k = 100 1.34 1.32 1.2 1.37 1.16, k = 400 2.3 1.75 1.5 1.8 1.6, 24 x 100
+# 1.4 1.1 0.9 1.15 1.0, 4000 x 1500 1.5 1.8 1.4 1.5 1.1, but k = 24 0.8 0.9 - 0.96 0.7, n = 15, 24, 33 of k = 100 1.0
+# 0.9 to 1.04 1.0, of 400 1.1 to 1.3, n = 32, 48, 64 0.6 to 0.97; f64 n = 5, 6, 7, 9 1.3 to 2.0, 1.2 to 1.9, 1.2 to 1.8,
+# 1.0 to 1.7; tt f32 n = 9, 12, 17, 20 1.2 to 3.3, 1.1 to 2.5, 1.3 to 2.5, 1.1 to 2.2; AVX2, tn, n = 5, 9, 12 1.1 to
+# 1.9, 1.1 to 1.4, 0.94 to 1.4.  Of fewer steps, Zen 5, tt and tn, n = 9, 10, 12, 14, 17, 20, 64 to 4000 rows by 64 f32
+# 1.1 to 1.5, 1.25 to 1.5, 1.15 to 1.3, 0.97 to 1.2, 1.25 to 1.45, 1.05 to 1.2, 800 by 48 1.1 1.3 1.15 1.0 1.2 1.0, 200
+# by 32 0.9 1.05 1.0 0.85 1.0 0.8; f64 n = 5, 6, 7, 9 by 64 1.6 to 1.9, 1.45 to 1.6, 1.2 to 1.4, 1.1 to 1.5, i32 and
+# AVX2 alike.)
+THIN_BYTES, THIN_M, THIN_K = ((32, 56), (64, 80)), 32, 48
 
 
 def near_bytes() -> int:
