@@ -102,17 +102,22 @@ TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
 # 1.4, x 3 0.6 - 1.0, x 4 0.55 - 1.1).
 ROWS_A_COLUMN, COLUMN_STEPS = {16: 48, 32: 16}, {2: 32, 4: 64, 8: 64}
 COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
-# There so many rows are dot products too, by bytes of a row, of more columns than this, if B would have been packed
-# (Zen 4, AVX-512, one thread, times packing B: f32 64 x 256 by 13, 16, 20, 24, 32 rows 1.25 1.2 1.09 1.05 1.0, 100 x
-# 1000 by 13, 24, 40, 64 1.66 1.35 1.2 1.1, 48 x 1000 1.26 1.12 1.03 0.98, 32 x 256 1.08 0.93 0.84 -, 64 x 64 1.0 0.9 -
-# -; 4096 x 4096 by 40, 49, 64 1.25 1.2 1.13; i32 alike, f64 100 x 1000 1.35 1.24 1.09 1.04, c128 64 x 256 1.37 1.16
-# 1.05 0.99).
-HALVED_COLUMNS, HALVED_ROWS = 40, ((3072, 64), (1024, 24), (512, 16))
-# And where they are instructions (bf16 by 64 x 256, 256 x 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.46 1.52
-# 1.74 2.0 2.2, 16 1.18 1.18 1.32 1.56 1.58, 24 1.03 1.05 1.18 1.35 1.43, 40 0.93 0.94 1.04 1.16 1.26, 64 0.83 0.87 0.98
-# 1.1 1.16; bytes 1.06 1.08 1.45 1.7 1.66, 1.0 1.0 1.16 1.43 1.5, 0.8 0.9 1.03 1.27 1.3, 0.75 0.8 0.96 1.12 1.14, 0.7
-# 0.8 0.94 1.0 1.06).
-HALVED_OWN_ROWS = ((3072, 64), (1000, 40), (512, 16))
+# Of long vectors so many rows are dot products too, by bytes of a row, of more columns than this, if B would have been
+# packed (Zen 5, AVX-512, one thread, times packing B: f32 64 x 256 by 20, 24, 32 rows 1.12 1.07 1.0, 100 x 1000 by 20,
+# 32, 40, 64 1.0 1.28 1.22 1.14, 48 x 1000 1.13 1.0 1.0 0.93, 4096 x 4096 by 40, 49, 64 1.15 1.06 1.03, two threads 1.0
+# to 1.67; i32 alike, f64 0.88 to 1.16, c128 256 x 256 by 9, 13, 20, 32 1.61 1.50 1.24 1.13, 768 x 3072 1.99 1.76 1.48
+# 1.27, 3072 x 768 2.52 2.06 1.73 1.41; Zen 4, AVX-512, one thread, times packing B: f32 64 x 256 by 13, 16, 20, 24, 32
+# rows 1.25 1.2 1.09 1.05 1.0, 100 x 1000 by 13, 24, 40, 64 1.66 1.35 1.2 1.1, 48 x 1000 1.26 1.12 1.03 0.98, 32 x 256
+# 1.08 0.93 0.84 -, 64 x 64 1.0 0.9 - -; 4096 x 4096 by 40, 49, 64 1.25 1.2 1.13; i32 alike, f64 100 x 1000 1.35 1.24
+# 1.09 1.04, c128 64 x 256 1.37 1.16 1.05 0.99).
+LONG_COLUMNS, LONG_ROWS = 40, ((3072, 64), (1024, 24), (512, 16))
+# And where they are instructions (Zen 5, one thread, bf16 512 x 512, 3072 x 768, 768 x 3072, 4096 x 4096 by 25 rows
+# 1.22 1.20 1.34 1.19, by 32 1.09 1.14 1.24 1.13, by 40 1.03 1.12 1.19 1.10, by 64 1.0 1.0 1.08 1.04, two threads alike,
+# but by 512 x 512 0.93; bytes by the last two 25 rows 1.32 1.47, 40 1.23 1.15, 64 1.06 1.03; Zen 4, bf16 by 64 x 256,
+# 256 x 256, 512 x 512, 768 x 3072, 4096 x 4096: 9 rows 1.46 1.52 1.74 2.0 2.2, 16 1.18 1.18 1.32 1.56 1.58, 24 1.03
+# 1.05 1.18 1.35 1.43, 40 0.93 0.94 1.04 1.16 1.26, 64 0.83 0.87 0.98 1.1 1.16; bytes 1.06 1.08 1.45 1.7 1.66, 1.0 1.0
+# 1.16 1.43 1.5, 0.8 0.9 1.03 1.27 1.3, 0.75 0.8 0.96 1.12 1.14, 0.7 0.8 0.94 1.0 1.06).
+LONG_OWN_ROWS = ((3072, 64), (1000, 40), (512, 16))
 DEEP_K = 4096  # steps that a thread must have where threads share k
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
@@ -194,7 +199,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
     if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
-    if own and _halved(problem, tier, k * row.stored_bytes, HALVED_OWN_ROWS):
+    if own and _many_rows(problem, tier, k * row.stored_bytes, LONG_OWN_ROWS):
         return True
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
@@ -218,7 +223,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     small = m * n <= (LARGER_OUTPUT if ragged and not narrow else SMALL_OUTPUT)
     if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
         return True
-    if _halved(problem, tier, row_bytes, HALVED_ROWS):
+    if _many_rows(problem, tier, row_bytes, LONG_ROWS):
         return True
     # (Short vectors, A from memory, which gemm's loops fetch ahead, times these, f32: 4096 x 9 x 4096 1.31, 4096 x 12 x
     # 4096 1.45, 3000 x 12 x 5000 1.39, 20000 x 10 x 1000 1.54, 4000 x 12 x 1000, of 16 MB, 1.1 to 1.2; 2000 x 12 x 500
@@ -227,11 +232,10 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
 
 
-def _halved(problem: Problem, tier: registry.Isa, row_bytes: int, rows: tuple[tuple[int, int], ...]) -> bool:
-    # Rows, few for so long ones, beside which a B that is packed costs more than dot products, where vectors are
-    # halves.
+def _many_rows(problem: Problem, tier: registry.Isa, row_bytes: int, rows: tuple[tuple[int, int], ...]) -> bool:
+    # Rows, few for so long ones, beside which a B that is packed costs more than dot products, where vectors are long.
     most = next((most for least, most in rows if row_bytes >= least), 0)
-    return tier.vector_bytes == halved_bytes() and problem.n > HALVED_COLUMNS and problem.m <= most
+    return tier.vector_bytes in (64, halved_bytes()) and problem.n > LONG_COLUMNS and problem.m <= most
 
 
 def _beats_gemv(problem: Problem, tier: registry.Isa) -> bool:
