@@ -91,7 +91,7 @@ UNTURNED_ROWS = range(10, 13)
 # 1.0 1.0 0.97 1.0, 1.3 1.2 1.1 0.7 0.95, 1.3 1.2 1.0 0.7 0.86: not there.)
 FILLED, FILLED_WIDE, FILLED_PAGE = 7 / 8, 3 / 4, 4096
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
-# copied first, all of them, a copy that must stay in L2.  (More was not measured.)
+# copied first, all of them, a copy that must stay in L2.  (Up to 22 `EXCHANGED_WHOLE` has figures, more have none.)
 DOT_COLUMNS, DOT_TURNED = 24, 256 << 10
 # Rows from which on two to four columns are computed as rows of the transposed output (AVX2 on Zen 4, one thread, f32
 # nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128
@@ -238,15 +238,19 @@ def exchanges(problem: Asked, tier: registry.Isa) -> bool:
 
 
 def _uneven(problem: Asked, tier: registry.Isa) -> tuple[int, ...]:
-    size, deep = problem.row.itemsize, problem.k >= EXCHANGED_STEPS
-    if tier.vector_bytes != halved_bytes():
-        if tier.vector_bytes != 64:
-            return ()
-        far = problem.batch * problem.m * problem.k * size >= far_bytes()
-        columns, least = EXCHANGED_WHOLE.get((problem.layout, far), {}).get(size, ((), 0))
-        return columns if problem.k * size >= least else ()
-    if problem.layout != "nt":
+    # Columns besides the fewest.
+    if tier.vector_bytes == halved_bytes():
+        return _of_halves(problem) if problem.layout == "nt" else ()
+    if tier.vector_bytes < 64:
         return ()
+    row_bytes = problem.k * problem.row.itemsize
+    far = problem.batch * problem.m * row_bytes >= far_bytes()
+    columns, least = EXCHANGED_WHOLE.get((problem.layout, far), {}).get(problem.row.itemsize, ((), 0))
+    return columns if row_bytes >= least else ()
+
+
+def _of_halves(problem: Asked) -> tuple[int, ...]:
+    size, deep = problem.row.itemsize, problem.k >= EXCHANGED_STEPS
     few = EXCHANGED_COLUMNS.get(size, ()) if problem.k * size >= EXCHANGED_BYTES else ()
     if few and size == 4 and problem.k * size % FILLED_PAGE == 0:
         few += EXCHANGED_PAGES
