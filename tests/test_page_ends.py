@@ -9,20 +9,22 @@ import ctypes
 import itertools
 import mmap
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import cpu, heuristic, kernels, registry
+from fastgemm import cpu, heuristic, kernels, registry, row_operations
+from fastgemm.chain import SCRATCH, Chain, Ref, Rows
 from fastgemm.cpu import Caches
 from fastgemm.heuristic_ways import LEFT_ROWS, LEFT_STEPS
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect as Linux has it")
-PAGES = 16
+PAGES = 48
 
 
 class Area:
@@ -101,6 +103,7 @@ def test_no_byte_beside_operands(
         (63, 4, 5),
         (70, 3, 41),
         (66, 4, 42),
+        (84, 5, 130),
         # Few rows in groups that share some of them.
         *itertools.product((5, 9, 13), (2, 4, 7), (3, 42)),
     ]
@@ -118,3 +121,29 @@ def test_no_byte_beside_operands(
             wide = "c16" if dt.parts == 2 else "bool" if dt.numpy == "bool" else "f8"
             want = np.einsum("ik,kj->ij", a.astype(wide), b.astype(wide)).astype(out.dtype)
             assert np.array_equal(out, want), (problem, config)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_operations_on_rows(tier: str, at_end: bool, areas: Any, on_tier: Callable[[str], registry.Isa]) -> None:
+    """Softmax and the others, of rows side by side and of those that are left, with what stands beside them."""
+    on_tier(tier)
+    for op, (rows, columns) in itertools.product(row_operations.ROW_OPS, [(1, 1), (4, 15), (7, 16), (9, 33), (6, 130)]):
+        for kinds in op.types:
+            x, out = (
+                area.array(rows, columns, row_operations.ROW_TYPES[kind], "n", at_end)
+                for area, kind in zip(areas, kinds, strict=False)
+            )
+            x[:] = 1
+            beside = areas[2].array(1, columns, "float32", "n", at_end)
+            beside[:] = 0.5
+            source = Ref(0, x.dtype.name, 0, (0,), *x.strides)
+            members: list[Any] = []
+            if op.name == "softmax" and kinds[1] != "f32":
+                members.append(Rows("cast", columns, source, Ref(SCRATCH, "float32", 0, (0,), 4 * columns, 4)))
+                source = members[0].out
+            vectors = {name: Ref(2, "float32", column=4) for name in op.vectors}
+            target = Ref(1, out.dtype.name, 0, (0,), *out.strides)
+            members.append(Rows(op.name, columns, source, target, {}, vectors))
+            Chain(members, (1,), rows, rows, 4 * rows * columns).run([x, out, beside])
+            assert np.all(out == out[0, 0])
