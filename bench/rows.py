@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import cases
 import children
 import stats
 import timing
@@ -49,14 +50,9 @@ def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
     def ref(slot: int, array: Any, **quantised: float) -> Any:
         return Ref(slot, array.dtype.name, 0, (0,), *array.strides, **quantised)
 
-    def lines(dtype: str) -> Any:
-        # Beginning a cache line, as a network's buffers do.
-        room = np.empty(ROWS * columns * 4 + 64, "u1")
-        start = -room.ctypes.data % 64
-        return room[start : start + ROWS * columns * np.dtype(dtype).itemsize].view(dtype).reshape(ROWS, columns)
-
-    x, single, byte = lines("f4"), lines("f4"), lines("u1")
-    x[:] = np.random.default_rng(0).standard_normal(x.shape) * 4
+    # Beginning a cache line, as a network's buffers do.
+    x = cases.begun(np.random.default_rng(0).standard_normal((ROWS, columns)).astype("f4") * 4, 0)
+    single, byte = cases.begun(x, 0), cases.begun(x.astype("u1"), 0)
     mask, kept = np.zeros((1, columns), "f4"), Ref(SCRATCH, "float32", 0, (0,), 4 * columns, 4)
     scaled, cast = {"scale": 0.5}, Rows("cast", columns, ref(0, x), kept)
     masks = {"mask": Ref(2, "float32", column=4)}

@@ -57,6 +57,17 @@ def _same_threads_after() -> Iterator[None]:
         fastgemm.set_num_threads(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def first_call() -> None:
+    """Make the call that asks the CPU and the environment, once for all of the process, before a test changes it."""
+    import numpy as np
+
+    import fastgemm
+
+    one = np.ones((1, 1), "f4")
+    fastgemm.matmul(one, one)
+
+
 @pytest.fixture
 def on_tier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], registry.Isa]]:
     """A function that puts every call of the process on one tier, until the test ends."""

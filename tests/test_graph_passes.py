@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_samples import attention, inputs_of, mlp, numbers
-from oracle import dtype_of
+from oracle import dtype_of, normal
 
 from fastgemm import graph as fg
 from fastgemm import kernels, registry
@@ -525,6 +525,21 @@ def test_masks_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
         assert np.abs(got - want).max() < (1e-5 if dtype == "float32" else 5e-2)
     chained = bodies(fg.compile(graph, threads=1).graph)
     assert chained == ([["matmul", "masked_softmax", "matmul"]] if shape[-1] == 9 else [])
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 24), (1, 40, 24), (2, 40, 24)])
+def test_residuals_in_bfloat16(shape: tuple[int, ...]) -> None:
+    """In a chain, one row of them for all rows of an item is converted once."""
+    build, kind = Builder(), dtype_of("bfloat16")
+    x, beside = build.input("x", (2, 40, 16), kind), build.input("r", shape, kind)
+    first, second = (build.constant(normal(size, "f4", 1).astype(kind)) for size in ((16, 24), (24, 8)))
+    build.output((x @ first + beside) @ second, "y")
+    graph = build.graph()
+    compiled = fg.compile(graph, threads=1)
+    assert bodies(compiled.graph) == [["linear", "matmul"]]
+    inputs = inputs_of(graph)
+    want = reference.run(graph, inputs, precise=True)["y"]
+    assert np.abs(compiled.run(inputs)["y"].astype("f8") - want).max() < 2e-2 * np.abs(want).max()
 
 
 @pytest.mark.usefixtures("wide")

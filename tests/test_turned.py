@@ -282,9 +282,12 @@ assert heuristic_ways.halved_bytes() == {bytes}
 """
 
 
-@pytest.mark.parametrize("halves", [0, 32, 64])
-def test_calls_turn_by_the_rule_on_either_cpu(child: Child, halves: int) -> None:
-    """The rule of `heuristic_ways` and that of _call, which asks the CPU once."""
-    if halves and halves not in {tier.vector_bytes for tier in kernels.runnable()}:
+@pytest.mark.parametrize(("halves", "tier"), [(0, None), (32, None), (64, None), (0, "v2"), (0, "v3"), (0, "v4")])
+def test_calls_turn_by_the_rule_on_any_cpu(child: Child, halves: int, tier: str | None) -> None:
+    """The rule of `heuristic_ways` and that of _call, which asks the CPU once; with short vectors as well."""
+    runnable = kernels.runnable()
+    if halves and halves not in {found.vector_bytes for found in runnable}:
         pytest.skip("no such vectors here")
-    child(CALLS.format(bytes=halves), FASTGEMM_ISA=None, FASTGEMM_DB="none.json")
+    if tier and tier not in {found.name for found in runnable}:
+        pytest.skip("no such tier here")
+    child(CALLS.format(bytes=halves), FASTGEMM_ISA=tier, FASTGEMM_DB="none.json")
