@@ -37,6 +37,7 @@ DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it l
 DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 AHEAD_STEPS = 512        # of a block of B that tiles fetch before it is copied
+STEPS_APART = 512        # of an A by columns whose columns share sets of the caches
 FEW_PANELS = 2           # of rows, where writing C takes most of the time
 FEW_ROWS = 200           # M up to which B is read in place
 SEVERAL = 8              # of B's narrow panels, copied at a time for so few rows
@@ -478,6 +479,13 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     elif pack != "none" and problem.layout[0] == "t":
         # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
         kc = min(kc, max(128, (l2 >> 9) // size))
+        if tier.registers > 16 and problem.row.parts == 1 and size >= 4:
+            # Twice as many pass over C half as often (times l2 >> 9 bytes, one thread and two: f32 10000 x 10000 x 1000
+            # 1.02, 1000^3 1.03 1.02, 2000 x 1000 x 700 1.06 1.03, 3000^3 1.03; f64 1000^3 1.08 1.04, 5000 x 5000 x 1000
+            # 1.05, 1024^3 1.05, 4000 x 4000 x 512 1.03; c64 1.0, c128 0.96), but columns of A a page apart share sets:
+            # no more than 512 of them (f32, 1024 steps: 4096 x 4096 x 1024 0.85, 1024^3 0.91, 512 x 512 x 3136 0.96).
+            collide = problem.m * size % 2048 == 0
+            kc = max(kc, min(STEPS_APART if collide else MAX_BLOCK, (l2 >> 8) // size))
         if tier.registers == 16 and pack == "b" and 64 <= nr * size < 128:
             # Of short vectors few enough for L1 to hold a panel of B and the lines of A that the next rows share (AVX2
             # on Zen 4, one thread, times KC 512: f32 300 x 300 x 1000 1.09, 256 x 64 x 6272 1.08, 2000 x 64 x 1000
