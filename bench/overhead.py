@@ -19,15 +19,14 @@ import argparse
 import json
 import operator
 import sys
-import time
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import environment
 import progress
 import stats
+import timing
 import workers
 
 
@@ -42,33 +41,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", type=float, metavar="NS", help="exit 1 when an 8x8 product of fastgemm takes longer")
     return made
-
-
-def seconds_of(call: Callable[..., Any], arguments: tuple[Any, ...], loops: int) -> float:
-    """Time `loops` calls; two or three positional arguments."""
-    clock = time.perf_counter
-    turns = repeat(None, loops)
-    if len(arguments) == 2:
-        a, b = arguments
-        start = clock()
-        for _ in turns:
-            call(a, b)
-        return clock() - start
-    a, b, c = arguments
-    start = clock()
-    for _ in turns:
-        call(a, b, c)
-    return clock() - start
-
-
-def empty_loop(loops: int) -> float:
-    """Time the loop without a call."""
-    clock = time.perf_counter
-    turns = repeat(None, loops)
-    start = clock()
-    for _ in turns:
-        pass
-    return clock() - start
 
 
 def measure(sizes: Sequence[int], dtype: str, rounds: int) -> tuple[float, dict[str, dict[int, float]]]:
@@ -101,15 +73,15 @@ def measure(sizes: Sequence[int], dtype: str, rounds: int) -> tuple[float, dict[
         jobs += [(name, size, call, arguments(*operands)) for name, (call, arguments) in variants.items()]
     loops = {}
     for name, size, call, arguments in jobs:
-        loops[name, size] = max(20, int(0.002 / (seconds_of(call, arguments, 100) / 100)))
+        loops[name, size] = max(20, int(0.002 / (timing.bare(call, arguments, 100) / 100)))
     best: dict[tuple[str, int], float] = {}
     with progress.bar("calls", rounds) as bar:
         for _ in range(rounds):
             bar.step()
-            floor = min(empty_loop(20000) for _ in range(3)) / 20000
+            floor = min(timing.empty(20000) for _ in range(3)) / 20000
             for name, size, call, arguments in jobs:
                 count = loops[name, size]
-                spent = seconds_of(call, arguments, count) / count - floor
+                spent = timing.bare(call, arguments, count) / count - floor
                 best[name, size] = min(spent * 1e9, best.get((name, size), float("inf")))
     found = {name: {size: best[name, size] for size in sizes} for name in variants}
     return best["bare", 0], found

@@ -20,13 +20,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import environment
 import progress
 import stats
+import timing
 import workers
 
 SAMPLE_SECONDS = 0.002
@@ -39,7 +40,7 @@ NARROW = ((1_000_000, 4, 4, 1, False), (3136, 4, 36, 32, False), (3136, 8, 72, 3
           (262_144, 2, 2, 1, True), (262_144, 4, 4, 1, True), (100_000, 3, 3, 1, False), (100_000, 16, 16, 1, False),
           (4, 1_000_000, 4, 1, False))  # fmt: skip
 
-Calls = dict[str, Callable[[], Any]]
+Calls = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]  # what is called, and with what
 TURNS = 4  # times as many rounds for single products: `over` is the difference of two bests
 
 
@@ -56,38 +57,28 @@ def parser() -> argparse.ArgumentParser:
 
 
 def best_of(calls: Calls, rounds: int) -> dict[str, float]:
-    """Seconds of one call of each, the best of samples taken in turn."""
+    """Seconds of one call of each, the best of samples taken in turn; what the loop costs is taken off."""
     loops = {}
-    for name, call in calls.items():
-        call()
-        start = time.perf_counter()
-        call()
-        loops[name] = max(1, min(20_000, int(SAMPLE_SECONDS / max(time.perf_counter() - start, 1e-7))))
+    for name, (call, arguments) in calls.items():
+        timing.bare(call, arguments, 1)
+        spent = timing.bare(call, arguments, 1)
+        loops[name] = max(1, min(20_000, int(SAMPLE_SECONDS / max(spent, 1e-7))))
     best = dict.fromkeys(calls, float("inf"))
     for turn in range(rounds):
         for name in calls if turn % 2 else reversed(calls):
-            call, count = calls[name], loops[name]
-            turns = range(count)
-            start = time.perf_counter()
-            for _ in turns:
-                pass
-            loop = time.perf_counter() - start
-            start = time.perf_counter()
-            for _ in turns:
-                call()
-            best[name] = min(best[name], (time.perf_counter() - start - loop) / count)
+            call, arguments = calls[name]
+            loop = timing.empty(loops[name])
+            best[name] = min(best[name], (timing.bare(call, arguments, loops[name]) - loop) / loops[name])
     return best
 
 
 def singles(sizes: Sequence[int], dtype: str, rounds: int, xsmm: Any) -> list[dict[str, float]]:
     """Nanoseconds of one square product of each size: the kernels, and the calls."""
-    # A closure costs as much as the call of the function in it: measured and taken off.
     of = [calls_of(size, dtype, xsmm) for size in sizes]
-    each: Calls = {f"{name} {at}": call for at, calls in enumerate(of) for name, call in calls.items()}
-    found = best_of({"closure": lambda: None, **each}, rounds)
+    found = best_of({f"{name} {at}": call for at, calls in enumerate(of) for name, call in calls.items()}, rounds)
 
     def ns(name: str, at: int) -> float:
-        return (found[f"{name} {at}"] - found["closure"]) / (REPEATED if name in ("kernel", "LIBXSMM") else 1) * 1e9
+        return found[f"{name} {at}"] / (REPEATED if name in ("kernel", "LIBXSMM") else 1) * 1e9
 
     return [{name: ns(name, at) for name in calls} for at, calls in enumerate(of)]
 
@@ -111,16 +102,15 @@ def calls_of(size: int, dtype: str, xsmm: Any) -> Calls:
     plan = Plan(dataclasses.replace(single, batch=REPEATED), config)
     if own := special.built_in(config.isa, single):
         plan.specialise(own.capsule, own.at, own.module)
-    matmul, numpys = fastgemm.matmul, np.matmul
     calls: Calls = {
-        "kernel": lambda: plan.run(*repeated),
-        "matmul": lambda: matmul(a, b),
-        "matmul out=": lambda: matmul(a, b, c),
-        "np.matmul": lambda: numpys(a, b),
+        "kernel": (plan.run, tuple(repeated)),
+        "matmul": (fastgemm.matmul, (a, b)),
+        "matmul out=": (fastgemm.matmul, (a, b, c)),
+        "np.matmul": (np.matmul, (a, b)),
     }
     kernel = xsmm.kernel(dtype, size, size, size) if xsmm else 0
     if kernel:
-        calls["LIBXSMM"] = lambda: xsmm.run(kernel, *repeated)
+        calls["LIBXSMM"] = partial(xsmm.run, kernel), tuple(repeated)
     return calls
 
 
@@ -136,10 +126,10 @@ def stack(m: int, n: int, k: int, count: int, transposed: bool, dtype: str, roun
     a = a.swapaxes(-1, -2) if transposed else a
     b = rng.uniform(-1, 1, (*lead, k, n)).astype(dtype)
     c = np.empty((*lead, m, n), dtype)
-    calls: Calls = {"fastgemm": lambda: fastgemm.matmul(a, b, c), "NumPy": lambda: np.matmul(a, b, c)}
+    calls: Calls = {"fastgemm": (fastgemm.matmul, (a, b, c)), "NumPy": (np.matmul, (a, b, c))}
     kernel = xsmm.kernel(dtype, m, n, k) if xsmm and count > 1 else 0
     if kernel:
-        calls["LIBXSMM"] = lambda: xsmm.run(kernel, a, b, c)
+        calls["LIBXSMM"] = partial(xsmm.run, kernel), (a, b, c)
     return best_of(calls, rounds)
 
 

@@ -313,16 +313,18 @@ cdef ndarray empty(int nd, npy_intp* shape, int type_num):
 
 
 cdef inline double bytes_of(int nd, npy_intp* shape, PyArray_Descr* descr) noexcept:
-    # (Of small sizes by whole numbers, which do not wrap: a chain of them takes half as long as one of floats.)
-    cdef npy_intp all = 0, bytes = PyDataType_ELSIZE(descr)
+    # (Of small sizes by whole numbers, which do not wrap: a chain of them takes half as long as one of floats.  One
+    # after the other: the caller has just stored them, and to load two at once would wait until they are in the cache.)
+    cdef npy_intp bytes = PyDataType_ELSIZE(descr)
     cdef double product = bytes
     cdef int d
-    for d in range(nd):
-        all |= shape[d]
-    if nd <= 3 and all < 1 << 15:
+    if nd <= 3:
         for d in range(nd):
+            if shape[d] >= 1 << 15:
+                break
             bytes *= shape[d]
-        return bytes
+        else:
+            return bytes
     for d in range(nd):
         product *= shape[d]
     return product
