@@ -289,11 +289,25 @@ def test_a_near_left_operand_passes_over_little_of_the_right_one() -> None:
     taken = [
         ("f32", 1024, 1024, 1024, "nn", 64), ("f64", 700, 700, 700, "nn", 32), ("f32", 1000, 3000, 300, "nn", 192),
         ("f32", 512, 512, 512, "nn", 2048), ("f64", 1024, 1024, 1024, "nn", 512), ("f32", 1024, 1024, 1024, "tn", 2048),
-        ("f32", 1000, 1024, 1024, "tn", 128),
+        ("f32", 1000, 1024, 1024, "tn", 128), ("f64", 700, 1000, 700, "tn", 128),
     ]  # fmt: skip
     for name, m, n, k, layout, columns in taken:
         config = heuristic.config(Problem(name, m, n, k, layout=layout), v4)
         assert (config.pack, config.nc) == ("b", columns), (name, m, n, k, layout, config)
+
+
+@pytest.mark.usefixtures("usual_caches")
+def test_columns_of_the_left_operand_take_many_steps_with_many_registers() -> None:
+    """4 KiB of them, for real numbers whose columns do not share sets of the caches."""
+    v4 = registry.isa("v4")
+    taken = [
+        ("f32", 1000, 1000, "tn", 1000), ("f32", 1000, 3000, "tt", 1000), ("f32", 1024, 1024, "tn", 512),
+        ("f32", 1536, 1024, "tn", 512), ("f64", 1000, 1000, "tn", 500), ("f64", 1024, 1024, "tn", 512),
+        ("c64", 1000, 1000, "tn", 250), ("f32", 1000, 3000, "nn", 1500),
+    ]  # fmt: skip
+    for name, m, k, layout, steps in taken:
+        config = heuristic.config(Problem(name, m, 1000, k, layout=layout), v4)
+        assert (config.pack, config.kc) == ("b", steps), (name, m, k, layout, config)
 
 
 @pytest.mark.parametrize("isa", PINNED)
