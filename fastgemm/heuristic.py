@@ -471,6 +471,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     """
     size, l2 = problem.row.itemsize, cpu.caches().l2
     kc = max(128, min(2048, (l2 >> 7) // size))
+    pages = max(128, (l2 >> 9) // size)     # steps of an A by columns whose pages stay over a block of rows
     row_b = problem.n * size
     if pack == "none" and row_b >= 4096 and not _fits_l2(problem):
         # As many streams of rows: their pages and lines must stay until the next panel (6x64, KC 512 times 256: 48 x
@@ -478,7 +479,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         kc = 256 if problem.m <= 64 and problem.k * row_b > cpu.caches().l3 // 2 else 512
     elif pack != "none" and problem.layout[0] == "t":
         # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
-        kc = min(kc, max(128, (l2 >> 9) // size))
+        kc = min(kc, pages)
         if tier.registers > 16 and problem.row.parts == 1 and size >= 4:
             # Twice as many pass over C half as often (times l2 >> 9 bytes, one thread and two: f32 10000 x 10000 x 1000
             # 1.02, 1000^3 1.03 1.02, 2000 x 1000 x 700 1.06 1.03, 3000^3 1.03; f64 1000^3 1.08 1.04, 5000 x 5000 x 1000
@@ -555,9 +556,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     else:
         nc = max(nr, 4 * l2 // (kc * size) // nr * nr)
         if pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:
-            # Beside an A by columns as many columns as for half its steps (times fewer of them, two threads: f32 1000 x
-            # 2000 x 1000 tt 1.11, f64 500 x 1000 x 1000 tn 1.02; one thread 1.0).
-            steps = min(kc, (l2 >> 9) // size) if problem.layout[0] == "t" else kc
+            # Beside an A by columns as many columns as for the fewer steps (times those for twice as many, two threads:
+            # f32 1000 x 2000 x 1000 tt 1.11, f64 500 x 1000 x 1000 tn 1.02; one thread 1.0).
+            steps = min(kc, pages) if problem.layout[0] == "t" else kc
             nc = max(nr, (l2 >> 2) // (steps * size) // nr * nr)
     # Sums that are converted at the end lie beside the output: rows short enough that they stay in L2.
     return mc, kc, min(nc, max(nr, 1024 if problem.row.narrows else 4096))
