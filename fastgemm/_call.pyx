@@ -24,12 +24,12 @@ cdef int AB_BYTES[MAX_CODES]     # of a component of an operand, of the output
 cdef int C_BYTES[MAX_CODES]
 cdef int AB_SHIFTS[MAX_CODES]    # their logarithms
 cdef int C_SHIFTS[MAX_CODES]
-cdef npy_intp TURNED_FROM = ways.TURNED_FROM, TURNED_WIDE = ways.TURNED_WIDE
-cdef npy_intp TURNED_NEAR = ways.TURNED_NEAR, TURNED_FAR = ways.TURNED_FAR
+cdef npy_intp TURNED_FROM = ways.TURNED_FROM
 cdef npy_intp DOT_FIRST = ways.UNTURNED_ROWS.start, DOT_END = ways.UNTURNED_ROWS.stop
-cdef npy_intp FILLED_PAGE = ways.FILLED_PAGE
 # What asks the CPU (0.5 ms): not while the library is imported.
 cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, FILLED_BYTES = 0
+# Fields of `heuristic_ways.Turning`.
+cdef npy_intp TURNED_NEAR = 0, TURNED_FAR = 0, TURNED_WIDE = 0, FILLED_PAGE = 1
 cdef double FILLED = 0, FILLED_WIDE = 0
 cdef npy_intp TURNED_RATIO = ways.TURNED_RATIO, TURNED_K = ways.TURNED_K
 cdef npy_intp EXCHANGED_M = ways.EXCHANGED_M, EXCHANGED_N = ways.EXCHANGED_N, EXCHANGED_K = ways.EXCHANGED_K
@@ -266,9 +266,10 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY, NEAR_BYTES, THIN_STEPS, FILLED_BYTES, FILLED, FILLED_WIDE
+    global READY, NEAR_BYTES, THIN_STEPS, FILLED_BYTES
+    global TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE
     NEAR_BYTES, THIN_STEPS, FILLED_BYTES = ways.near_bytes(), ways.thin_steps(), ways.filled_bytes()
-    FILLED, FILLED_WIDE = ways.filled(4), ways.filled(8)
+    TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE = ways.turning()
     kernels.active_isa()
     dispatch.tuned()
     READY = True

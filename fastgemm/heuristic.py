@@ -17,7 +17,17 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from . import cpu, heuristic_dots, heuristic_small, heuristic_strips, heuristic_tier, heuristic_tiles, kernels, registry
+from . import (
+    cpu,
+    heuristic_dots,
+    heuristic_l1,
+    heuristic_small,
+    heuristic_strips,
+    heuristic_tier,
+    heuristic_tiles,
+    kernels,
+    registry,
+)
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
@@ -322,7 +332,8 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
         return "b" if problem.layout[0] == "n" and registry.in_place(family(problem.row, tier), problem.row) else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
-    if 64 <= panel < 128 and _copies_a(problem):
+    near = cpu.small_l1(tier)
+    if heuristic_l1.copies_a(problem) if near else 64 <= panel < 128 and _copies_a(problem):
         return "ab"
     if problem.layout[1] != "n" or _copies_ahead(problem, tier):
         return "b"
@@ -344,8 +355,10 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
     paged = row_b % 4096 == 0
-    if 64 <= panel < 128:
-        return "b" if problem.m * problem.row.parts >= _copied_from(problem) and problem.n > nr else "none"
+    near = near and problem.layout[0] == "n"
+    if near or 64 <= panel < 128:
+        least = heuristic_l1.copied_from(problem) if near else _copied_from(problem)
+        return "b" if problem.m * problem.row.parts >= least and problem.n > nr else "none"
     if panel < 64:
         paged = paged and problem.m * problem.row.parts >= SLOW_ROWS
     else:
@@ -436,7 +449,9 @@ def _writes_most(problem: Problem, tier: registry.Isa) -> bool:
     row = problem.row
     dot = registry.dot(family(row, tier), row)
     row_c = problem.n * row.result_bytes
-    if dot is None or row_c < 4096:
+    if dot is None:
+        return heuristic_l1.writes_most(problem, tier)
+    if row_c < 4096:
         return False
     steps = -(-problem.k // dot.group)
     return (steps <= 8 and row_c % 4096 == 0) or (steps <= 16 and problem.m * row_c > cpu.caches().l3)
@@ -471,6 +486,11 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     """
     size, l2 = problem.row.itemsize, cpu.caches().l2
     kc = max(128, min(2048, (l2 >> 7) // size))
+    if cpu.small_l1(tier) and problem.m > FEW_ROWS and problem.n > nr and 4 * problem.k > 3 * kc:
+        # Beside an L1 of 32 KiB half as many, or all of few more (Skylake-SP, one thread, f32 2000 x 1000 x 2000 1.11,
+        # 3000 x 512 x 2048 1.13, f64 2000 x 1000 x 2000 1.04; but f64 25088 x 64 x 576 0.9, few rows 32 x 2560 x 2560
+        # nt 0.9, one panel of B 6308 x 32 x 1600 nt 0.88).
+        kc //= 2
     pages = max(128, (l2 >> 9) // size)     # steps of an A by columns whose pages stay over a block of rows
     row_b = problem.n * size
     if pack == "none" and row_b >= 4096 and not _fits_l2(problem):

@@ -111,6 +111,10 @@ COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
 # 1.08 0.93 0.84 -, 64 x 64 1.0 0.9 - -; 4096 x 4096 by 40, 49, 64 1.25 1.2 1.13; i32 alike, f64 100 x 1000 1.35 1.24
 # 1.09 1.04, c128 64 x 256 1.37 1.16 1.05 0.99).
 LONG_COLUMNS, LONG_ROWS = 40, ((3072, 64), (1024, 24), (512, 16))
+# Beside an L1 of 32 KiB fewer.  (Skylake-SP, one thread, f32, packing B times dot products: 512 x 512 by 16, 20, 24,
+# 32, 48 rows 0.88 0.95 0.97 1.01 1.10, 768 x 3072 0.93 0.95 1.05 1.10 1.25, 4096 x 4096 0.83 0.91 0.96 1.04 1.14, 64
+# rows 1.22, 1000 x 1000 by 44 rows 1.30.)
+LONG_ROWS_L1 = ((2048, 20), (512, 16))
 # And where they are instructions (Zen 5, one thread, bf16 512 x 512, 3072 x 768, 768 x 3072, 4096 x 4096 by 25 rows
 # 1.22 1.20 1.34 1.19, by 32 1.09 1.14 1.24 1.13, by 40 1.03 1.12 1.19 1.10, by 64 1.0 1.0 1.08 1.04, two threads alike,
 # but by 512 x 512 0.93; bytes by the last two 25 rows 1.32 1.47, 40 1.23 1.15, 64 1.06 1.03; Zen 4, bf16 by 64 x 256,
@@ -223,7 +227,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     small = m * n <= (LARGER_OUTPUT if ragged and not narrow else SMALL_OUTPUT)
     if m <= rows or n <= columns or (small and row_bytes >= LONG_BYTES):
         return True
-    if _many_rows(problem, tier, row_bytes, LONG_ROWS):
+    if _many_rows(problem, tier, row_bytes, LONG_ROWS_L1 if cpu.small_l1(tier) else LONG_ROWS):
         return True
     # (Short vectors, A from memory, which gemm's loops fetch ahead, times these, f32: 4096 x 9 x 4096 1.31, 4096 x 12 x
     # 4096 1.45, 3000 x 12 x 5000 1.39, 20000 x 10 x 1000 1.54, 4000 x 12 x 1000, of 16 MB, 1.1 to 1.2; 2000 x 12 x 500

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from . import cpu, heuristic_tiles, registry
+from . import cpu, heuristic_l1, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
 from .heuristic_ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
@@ -309,7 +309,11 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
     if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
         return problem.k * row_b <= L3_SHARE * caches.l3
     paged = row_b % 4096 == 0 or (_copies_few(tier) and nearly_paged(problem))
-    return problem.k * row_b <= L2_TIMES * caches.l2 and not paged
+    # (Beside an L1 of 32 KiB gemm's tiles, which fetch their panel, are better at panels that leave it: Skylake-SP, f32
+    # 24 x 256 x 256 1.14, 24 x 300 x 300 1.12, 16 and 32 x 512 x 512 1.05 1.13, 16, 24, 32 x 1000 x 1000 1.23 1.66
+    # 1.28, f64 16 and 32 x 256 x 256 1.10 1.14; few steps, 15 x 1008 x 75 0.88, 16 x 1000 x 100 0.99.)
+    most = caches.l1d if cpu.small_l1(tier) and problem.k > STEPS else L2_TIMES * caches.l2
+    return problem.k * row_b <= most and not paged
 
 
 def _short(problem: Problem, tier: registry.Isa) -> bool:
@@ -326,7 +330,7 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
         return True
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    if row_b % 4096 == 0 or not near or _copied(problem, tier):
+    if row_b % 4096 == 0 or not near or _copied(problem, tier) or heuristic_l1.copies(problem, tier):
         return False
     several = problem.n > registry.lanes(problem.row, tier) or (problem.batch > 1 and problem.k <= SHORT)
     several = several and bytes_b <= caches.l2 // 2

@@ -8,7 +8,7 @@ Calls have the rules of `turns` once more, by its constants (_call.pyx).
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from . import cpu, registry
 
@@ -90,6 +90,32 @@ UNTURNED_ROWS = range(10, 13)
 # 0.9, 20 1.2 1.2 1.1 1.0 1.1, 49 1.15 1.1 1.1 1.05 1.15, 64 1.06 1.0 0.9 1.0 1.1.  By AVX2's kernels 9, 17, 20 rows 1.4
 # 1.0 1.0 0.97 1.0, 1.3 1.2 1.1 0.7 0.95, 1.3 1.2 1.0 0.7 0.86: not there.)
 FILLED, FILLED_WIDE, FILLED_PAGE = 7 / 8, 3 / 4, 4096
+
+
+class Turning(NamedTuple):
+    """Up to how many rows the transposed output is computed, and when rows are dot products all the same.
+
+    `near`, `far` and `wide` are the most rows: of four bytes a number by a B in a cache and not, and of eight.  Rows of
+    four and of eight bytes a number fill more than `filled` and `filled_wide` of long vectors; by columns a multiple of
+    `page` bytes apart, all rows that one vector holds are dot products.
+    """
+
+    near: int
+    far: int
+    wide: int
+    filled: float
+    filled_wide: float
+    page: int
+
+
+# Beside an L1 of 32 KiB (`cpu.small_l1`), where dot products wait for L2.  (Skylake-SP, one thread, time of the turned
+# output over that of dot products, f32 by 512 x 512, 3072 x 768, 768 x 3072, 4096 x 4096: 9 rows 1.29 1.10 1.11 -, 11
+# 1.22 0.97 1.01 -, 12 1.14 0.98 1.07 -, 13 1.01 0.86 0.90 1.03, 14 1.07 0.87 0.89 -, 16 0.91 0.77 0.83 0.96, 17 1.20
+# 0.86 1.18 -, 20 1.07 0.89 1.06 1.03, 22 1.03 0.83 0.87 -, 24 1.01 0.97 0.82 0.94, 28 0.88 0.71 0.86 0.87, 36 1.00 0.84
+# 0.80 0.90, 40 0.92 0.75 0.86 0.87; f64 by the first two 9 rows 0.97 0.85, 12 0.85 0.80, 20 0.84 0.74, 40 0.69 0.79.
+# Over that of packing B 48 rows 0.90 0.89 0.80 0.89, 54 by 512 x 512 1.08, 64 0.93 0.83 0.86 0.94, f64 64 0.84 1.03, 80
+# 0.90 1.12.)
+TURNED_L1 = Turning(TURNED_NEAR, 64, TURNED_WIDE, 11 / 16, 1 / 2, ANY_STEPS)
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
 # copied first, all of them, a copy that must stay in L2.  (Up to 22 `EXCHANGED_WHOLE` has figures, more have none.)
 DOT_COLUMNS, DOT_TURNED = 24, 256 << 10
@@ -287,9 +313,20 @@ def filled_bytes() -> int:
     return halved_bytes() or max((tier.vector_bytes for tier in tiers), default=0)
 
 
-def filled(size: int) -> float:
-    """Return how much of those vectors rows of numbers of so many bytes fill, to be turned after all."""
-    return FILLED if size == 4 or halved_bytes() else FILLED_WIDE
+def turning() -> Turning:
+    """Return what decides here whether rows are turned.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_ways
+    >>> heuristic_ways.turning().wide
+    80
+    """
+    named = os.environ.get("FASTGEMM_ISA")
+    if any(cpu.small_l1(tier) for tier in cpu.isas() if named in (None, "", tier.name)):
+        return TURNED_L1
+    wide = FILLED if halved_bytes() else FILLED_WIDE
+    return Turning(TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, wide, FILLED_PAGE)
 
 
 def _turnable(problem: Asked) -> bool:
@@ -298,9 +335,10 @@ def _turnable(problem: Asked) -> bool:
         return False
     if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
         return False
+    rule = turning()
     if size != 4:
-        return m <= TURNED_WIDE
-    return m <= (TURNED_NEAR if n * k * size <= near_bytes() else TURNED_FAR)
+        return m <= rule.wide
+    return m <= (rule.near if n * k * size <= near_bytes() else rule.far)
 
 
 def by_dots(problem: Asked) -> bool:
@@ -318,9 +356,11 @@ def by_dots(problem: Asked) -> bool:
     lanes = filled_bytes() // size
     if not lanes:
         return size == 4 and m in UNTURNED_ROWS and n * k * size <= near_bytes()
-    if size == 4 and m <= lanes and k * size % FILLED_PAGE == 0:
+    rule = turning()
+    if size == 4 and m <= lanes and k * size % rule.page == 0:
         return True
-    return m <= filled(size) * lanes * -(-m // lanes) and 2 * m != 3 * lanes
+    share = rule.filled if size == 4 else rule.filled_wide
+    return m <= share * lanes * -(-m // lanes) and 2 * m != 3 * lanes
 
 
 def turns(problem: Asked) -> bool:

@@ -20,6 +20,7 @@ LAYERS = (
     ("heuristic_ways",),
     ("problem", "numpy_types", "special_shapes", "heuristic_costs"),
     ("heuristic_tiles", "heuristic_tier"),
+    ("heuristic_l1",),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),
     ("driver",),
     ("kernels",),

@@ -10,7 +10,7 @@ import pytest
 from conftest import Child
 
 import fastgemm
-from fastgemm import dispatch, heuristic_dots, heuristic_ways, introspect, kernels, problem, registry
+from fastgemm import cpu, dispatch, heuristic_dots, heuristic_ways, introspect, kernels, problem, registry
 from fastgemm.driver import _plan
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -225,9 +225,10 @@ def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32", k: int = 500
     return found.m, found.n, found.batch
 
 
-@pytest.fixture(params=["short", "whole", "halves"])
+@pytest.fixture(params=["short", "whole", "halves", "small L1"])
 def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A CPU whose vectors have 32 bytes, or 64 that it computes whole or in two halves."""
+    """A CPU whose vectors have 32 bytes, or 64 that it computes whole, beside a small L1 too, or in two halves."""
+    monkeypatch.setattr(cpu, "small_l1", lambda tier: request.param == "small L1")
     monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: 64 if request.param == "halves" else 0)
     monkeypatch.setattr(heuristic_ways, "filled_bytes", lambda: 0 if request.param == "short" else 64)
     return request.param
@@ -247,12 +248,16 @@ def test_the_rule(vectors: str) -> None:
     assert letters(80, 319) == (80, 319, 1)
     # Rows that fill long vectors of the transposed output badly.
     short = vectors == "short"
-    turned = [m for m in range(2, 50) if letters(m, 512)[0] != m]
-    assert turned == ([9, *range(13, 49)] if short else [15, 16, 24, *range(29, 33), *range(43, 49)])
-    assert [m for m in (9, 12, 13, 16) if letters(m, 512, k=2048)[0] != m] == ([9, 13, 16] if short else [])
+    small = vectors == "small L1"
+    turned = [m for m in range(2, 70) if letters(m, 512)[0] != m]
+    filled = [*range(12, 17), *range(23, 33), *range(34, 49)] if small else [15, 16, 24, *range(29, 33), *range(43, 49)]
+    assert turned == ([9, *range(13, 49)] if short else filled)
+    paged = [m for m in (9, 12, 13, 16) if letters(m, 512, k=2048)[0] != m]
+    assert paged == ([9, 13, 16] if short else [12, 13, 16] if small else [])
     wide = [m for m in range(9, 30) if letters(m, 512, dtype="f64")[0] != m]
     halves, whole = [12, 15, 16, 22, 23, 24, 29], [*range(12, 17), *range(19, 30)]
-    assert wide == {"short": [*range(9, 30)], "whole": whole, "halves": halves}[vectors]
+    every = [*range(9, 30)]
+    assert wide == {"short": every, "whole": whole, "halves": halves, "small L1": every}[vectors]
 
 
 def test_rows_that_are_not_turned_are_dot_products(vectors: str) -> None:

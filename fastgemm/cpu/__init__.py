@@ -15,10 +15,12 @@ from ._cores import affinity, cores, quota
 from ._cpuid import cpuid, xcr0
 from ._features import brand, decode, half_wide
 
-__all__ = ["Caches", "affinity", "caches", "cores", "describe", "features", "halves", "isas", "key", "quota"]
+__all__ = [
+    "Caches", "affinity", "caches", "cores", "describe", "features", "halves", "isas", "key", "quota", "small_l1",
+]
 
-# Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`).
-HALF_WIDE_L1 = 32 << 10
+# Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors.
+HALF_WIDE_L1 = SMALL_L1 = 32 << 10
 
 # What sets CPUs of one tier apart for kernels, in the order of the key.
 _MARKS = (
@@ -90,6 +92,21 @@ def halves(tier: registry.Isa) -> bool:
     False
     """
     return tier.vector_bytes > 32 and _half_wide() and caches().l1d <= HALF_WIDE_L1
+
+
+def small_l1(tier: registry.Isa) -> bool:
+    """Say whether this CPU computes a tier's vectors of 64 bytes whole, beside an L1 of 32 KiB.
+
+    Intel's first cores with AVX-512 (Skylake-SP, Cascade Lake) are such; those since have 48 KiB, as have AMD's with
+    units of 512 bits.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu, registry
+    >>> cpu.small_l1(registry.isa("v3"))
+    False
+    """
+    return tier.vector_bytes == 64 and caches().l1d <= SMALL_L1 and not halves(tier)
 
 
 def key() -> str:

@@ -4,6 +4,7 @@ from fastgemm.driver.abi cimport kernels_t
 from fastgemm.driver.structs cimport FAMILY_GEMM, plan_t
 
 from fastgemm import cpu
+from fastgemm.heuristic_l1 import lines_ahead
 from fastgemm.heuristic_tier import copies_ahead
 from fastgemm.heuristic_ways import far_bytes
 
@@ -86,6 +87,7 @@ cdef int _panels_ahead(plan_t* plan, tier) except -1:
 cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     # All fields of a plan that say what is fetched ahead, but `far`, which plans of few rows have.
     cdef const kernels_t* t = plan.kernels
+    plan.lines_ahead = lines_ahead(tier)
     plan.far_row = _far_row(plan, problem, tier.registers)
     plan.far_blocks = _far_blocks(plan, problem)
     plan.far_items = _far_items(plan)

@@ -181,6 +181,8 @@ cdef void macrokernel(
                 if coming != NULL:
                     ahead = (coming - b_panel) // size_b
                     pace //= size_b
+            if ahead == 0 and (ir or b_packed):
+                ahead = plan.lines_ahead // nv * rs_b
             if direct:
                 c = call.c + ((row + r) * call.rs_c + column + col) * size_c
                 micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, pace, &own)

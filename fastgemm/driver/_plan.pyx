@@ -381,6 +381,11 @@ cdef class Plan:
         return bool(self.plan.far_copies)
 
     @property
+    def lines_ahead(self):
+        """How many lines of its own panel of B a tile fetches ahead, or 0."""
+        return self.plan.lines_ahead
+
+    @property
     def panels_ahead(self):
         """How many bytes of a B that is packed already are fetched ahead, and whether into L2 alone."""
         return self.plan.ready_ahead, bool(self.plan.ready_l2)

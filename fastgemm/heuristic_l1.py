@@ -1,0 +1,108 @@
+"""What a CPU with vectors of 64 bytes beside an L1 of 32 KiB copies and fetches (`cpu.small_l1`).
+
+A panel of B leaves such an L1, so its lines come from L2 for every panel of rows.  A Skylake-SP does not hide that as a
+Zen 5 does: a load that waits holds up the multiply-adds behind it, one across two lines waits for both, and rows whole
+pages or half a page apart take each other's places.  So tiles fetch their own panel a few steps ahead, B and A are
+copied for far fewer rows and steps, and blocks of k are shorter.
+
+The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI), one thread, f32 unless said.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from . import cpu, heuristic_tiles, registry
+from .heuristic_ways import far_bytes
+from .problem import Problem
+
+# Lines of its own panel of B that a tile fetches into L1 ahead: so many rows of it by the vectors of each.  (GFLOP/s of
+# 6x64 by 0, 2, 4, 8, 16 rows, copied: 200^3 103 109 109 109 108, 300^3 98 104 105 104 104, 512^3 107 115 115 115 114,
+# 1000^3 120 128 127 128 127, 1500 x 128 x 1280 114 122 125 123 123; of 14x32 in place: 300^3 83 91 92 92 91, 1000^3 66
+# 78 79 78 78; in L1, 64^3, 128 whatever they are.  4 rows of one vector 6 x 16 x 6400 0.82.)
+LINES_AHEAD = 16
+# Rows from which B is copied: where its rows lie whole pages, or half a page, apart, from memory, and otherwise.  (Best
+# copied times best in place, of 16, 24, 32, 64, 100 or 128 rows: 2048 x 2048 1.03 - 1.42 1.66 2.17, 1024 x 1024 1.15,
+# 2048 x 512 1.05; 512 x 512 0.95 1.12 1.24 1.59 1.74; 3000 x 3000 0.82 - 0.91 1.01; 1000 x 1000 0.90 0.97 1.02 1.10
+# 1.38, 256 x 256 0.79 0.85 0.85 1.08 1.13, 300 x 300 0.79 0.87 0.94 1.07 1.14, 48 rows by both 1.00 and 1.02, 1000 x
+# 100 0.82 - 0.95 1.08 1.15; f64 256 x 256 0.71 - 0.88 1.04, 300 x 300 0.85 - 0.93 1.07, 512 x 512 1.06 - 1.38, 1000 x
+# 1000 0.74 - 0.94 1.03.  A B in L1, 100 x 64 x 500 0.96.)
+PAGED_ROWS, HALF_PAGED_ROWS, FAR_ROWS, ROWS = 16, 24, 64, 48
+# What an A by columns must have to be copied as well: steps of k, columns of C, bytes of C, and bytes of a row of A.T.
+# (Times B copied alone: 1000^3 1.80, 256 x 512 x 3136 1.52, 256 x 1152 x 5000 1.49, 768 x 768 by 64, 128, 200, 400
+# steps 1.09 1.21 1.15 1.32, 1000 x 1000 x 100 1.18, 400 x 400 x 150 1.05, 300^3 1.04, 400 x 400 x 100 0.99; but 64 x
+# 576 x 28000 in place 1.07, 100 x 100 x 1000 1.25, 256 x 64 x 6272 1.57.  Times the small family: 768 x 768 by 64, 128
+# steps 1.38 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
+COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 64, 96, 1 << 18, 768
+# Steps up to which two panels of rows at a time write a C of more than twice L2, all of a row, which has so many bytes,
+# one after the other.  (GFLOP/s of 12 and of 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 and 34, 72 and 52, 57 and
+# 51, 62 and 62, 784 x 4800 x 32 83 and 65, 25232 x 1600 x 32 84 and 58, 4000 x 4000 by 64, 128 56 and 53, 61 and 60;
+# 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.)
+WRITTEN_STEPS, WRITTEN_L2, WRITTEN_ROW = 64, 2, 1024
+# A B of less than so many times L1 stays in place where the small family takes it (100^3 1.09, 150 x 150 x 100 1.04,
+# 128^3 0.91).
+SMALL_B = 2
+
+
+def lines_ahead(tier: registry.Isa) -> int:
+    """Return how many lines of its own panel of B a tile fetches ahead; 0: none.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> heuristic_l1.lines_ahead(registry.isa("v3"))
+    0
+    """
+    return LINES_AHEAD if cpu.small_l1(tier) else 0
+
+
+def copied_from(problem: Problem) -> float:
+    """Return the rows of registers from which a B by rows is copied, of more columns than a panel has.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.copied_from(Problem("f32", 100, 64, 64))
+    inf
+    """
+    row_b = problem.n * problem.row.itemsize
+    if problem.k * row_b <= cpu.caches().l1d:
+        return inf
+    if row_b % heuristic_tiles.PAGE == 0:
+        return PAGED_ROWS
+    if row_b % (heuristic_tiles.PAGE // 2) == 0:
+        return HALF_PAGED_ROWS
+    return FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
+
+
+def copies_a(problem: Problem) -> bool:
+    """Say whether an A by columns is copied.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"))
+    True
+    """
+    row_a = problem.m * problem.row.itemsize
+    large = row_a >= COPIED_ROW and row_a * problem.n >= COPIED_C
+    return problem.layout[0] == "t" and large and problem.n >= COPIED_COLUMNS and problem.k >= COPIED_STEPS
+
+
+def copies(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether gemm's copies are worth more than what the small family reads in place."""
+    if not cpu.small_l1(tier) or problem.batch > 1:
+        return False
+    if problem.layout != "nn":
+        return problem.layout == "tn" and copies_a(problem)
+    rows, bytes_b = problem.m * problem.row.parts, problem.k * problem.n * problem.row.itemsize
+    return bytes_b >= SMALL_B * cpu.caches().l1d and rows >= copied_from(problem)
+
+
+def writes_most(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether writing C takes most of the time, and goes better by whole rows."""
+    row_c = problem.n * problem.row.result_bytes * problem.row.parts
+    few = problem.k * problem.row.parts <= WRITTEN_STEPS and row_c >= WRITTEN_ROW
+    return cpu.small_l1(tier) and few and problem.m * row_c > WRITTEN_L2 * cpu.caches().l2

@@ -1,0 +1,132 @@
+"""A CPU with vectors of 64 bytes beside an L1 of 32 KiB: what it copies and fetches, and answers."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from fastgemm import cpu, heuristic, heuristic_dots, heuristic_l1, heuristic_small, kernels, registry
+from fastgemm.driver import _plan
+from fastgemm.problem import Problem
+
+V3, V4 = registry.isa("v3"), registry.isa("v4")
+MIB = 1 << 20
+RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
+
+
+@pytest.fixture
+def skylake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Its caches, and no halves."""
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 33 * MIB))
+    _plan.forget_plans()
+    yield
+    _plan.forget_plans()
+
+
+def test_which_cpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for l1d, halves, small in ((32, False, True), (32, True, False), (48, False, False)):
+        monkeypatch.setattr(cpu, "caches", lambda l1d=l1d: cpu.Caches(l1d << 10, MIB, 33 * MIB))
+        monkeypatch.setattr(cpu, "halves", lambda tier, halves=halves: halves)
+        assert [cpu.small_l1(tier) for tier in registry.ISAS] == [False, False, small]
+
+
+COPIED = [
+    # Rows of B in L1, dense, whole and half pages apart, from memory; A by columns, of few columns, of few steps.
+    ("f32", "nn", 200, 100, 64, "none"),
+    ("f32", "nn", 40, 300, 300, "none"),
+    ("f32", "nn", 48, 300, 300, "b"),
+    ("f32", "nn", 12, 1024, 500, "none"),
+    ("f32", "nn", 16, 1024, 500, "b"),
+    ("f32", "nn", 23, 512, 512, "none"),
+    ("f32", "nn", 24, 512, 512, "b"),
+    ("f32", "nn", 63, 2500, 2500, "none"),
+    ("f32", "nn", 64, 2500, 2500, "b"),
+    ("c64", "nn", 24, 300, 300, "b"),
+    ("f32", "tn", 1000, 1000, 1000, "ab"),
+    ("f32", "tn", 768, 768, 64, "ab"),
+    ("f64", "tn", 300, 300, 300, "ab"),
+    ("f32", "tn", 768, 768, 48, "none"),
+    ("f32", "tn", 64, 576, 28000, "none"),
+    ("f32", "tt", 1000, 1000, 1000, "ab"),
+]
+
+
+@pytest.mark.usefixtures("skylake")
+@pytest.mark.parametrize(("name", "layout", "m", "n", "k", "pack"), COPIED)
+def test_what_is_copied(name: str, layout: str, m: int, n: int, k: int, pack: str) -> None:
+    problem = Problem(name, m, n, k, layout=layout)
+    for mr, nr in registry.tiles(problem.row, V4):
+        assert heuristic.packing(problem, V4, mr, nr) == pack, (mr, nr)
+    assert heuristic_l1.lines_ahead(V4) == 16
+    assert heuristic_l1.lines_ahead(V3) == 0
+
+
+@pytest.mark.usefixtures("skylake")
+def test_the_small_family_leaves_what_is_copied() -> None:
+    def small(m: int, n: int, k: int, layout: str = "nn", batch: int = 1) -> bool:
+        return heuristic_small.config(Problem("f32", m, n, k, batch, layout), V4) is not None
+
+    assert [small(size, size, size) for size in (64, 100, 128)] == [True, True, False]
+    assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
+    assert small(8, 300, 300)
+    assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
+    assert [small(m, 400, 100, "tn") for m in (190, 400)] == [True, False]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_blocks() -> None:
+    """Half as many steps of k, but not of few rows, one panel of columns, or a little more than those; rows for C."""
+
+    def blocks(m: int, n: int, k: int, dtype: str = "f32") -> tuple[int, int]:
+        problem = Problem(dtype, m, n, k)
+        mr, nr = registry.tiles(problem.row, V4)[0]
+        mc, kc, _ = heuristic.blocks(problem, V4, mr, nr, "b")
+        return mc, kc
+
+    assert [blocks(2000, 1000, k)[1] for k in (1500, 2000, 3000)] == [1500, 1000, 1000]
+    assert [blocks(2000, 1000, k, "f64")[1] for k in (700, 1000)] == [700, 500]
+    assert blocks(200, 1000, 2000)[1] == blocks(2000, 64, 2000)[1] == 2000
+    assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [12, 96, 96]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_long_columns_are_dot_products_of_fewer_rows() -> None:
+    found = [m for m in range(5, 40) if heuristic_dots.config(Problem("f32", m, 60, 1000, layout="nt"), V4)]
+    assert found == list(range(5, 21))
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.usefixtures("skylake")
+@pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if row.stored != "bf16"])
+def test_answers(name: str) -> None:
+    """Of tiles that fetch their own panels, copied and in place, over several panels and blocks; stacks."""
+    kernels.load("v4")
+    row = registry.dtype(name)
+    kind = np.dtype(row.numpy)
+    rng = np.random.default_rng(3)
+    for (m, n, k), layout, batch in itertools.product([(50, 150, 90), (130, 97, 600)], ("nn", "tn", "nt"), (1, 3)):
+        problem = Problem(name, m, n, k, batch, layout)
+        config = heuristic.config(problem, V4)
+        plan = _plan.Plan(problem, config)
+        assert config.family != "gemm" or plan.lines_ahead == 16, config
+        a = rng.integers(0, 3, (batch, m, k)[batch == 1 :]).astype(kind)
+        b = rng.integers(0, 3, (batch, k, n)[batch == 1 :]).astype(kind)
+        wide = np.float64 if kind.kind not in "c" else np.complex128
+        want = a.astype(wide) @ b.astype(wide)
+        left, right = (
+            np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if letter == "t" else x
+            for x, letter in zip((a, b), layout, strict=True)
+        )
+        got = plan.run(left, right)
+        if kind.kind == "b":
+            want = want > 0
+        elif kind.kind in "iu":
+            want = want.astype(np.int64).astype(got.dtype)
+        else:
+            want = want.astype(got.dtype)
+        assert np.array_equal(got, want), (m, n, k, layout, batch, config)
