@@ -444,17 +444,19 @@ def _fits_l2(problem: Problem) -> bool:
     return problem.k * row <= cpu.caches().l2 * (0.5 if row % 4096 == 0 else 0.75)
 
 
-def _writes_most(problem: Problem, tier: registry.Isa) -> bool:
+def _panels_written(problem: Problem, tier: registry.Isa, mr: int) -> int:
     # Few steps of dot products, and long rows of C that share sets of L1, or come from memory: fewer of them at a time.
+    # 0: as many as fit.
     row = problem.row
     dot = registry.dot(family(row, tier), row)
     row_c = problem.n * row.result_bytes
     if dot is None:
-        return heuristic_l1.writes_most(problem, tier)
+        return heuristic_l1.written_panels(problem, tier, mr)
     if row_c < 4096:
-        return False
+        return 0
     steps = -(-problem.k // dot.group)
-    return (steps <= 8 and row_c % 4096 == 0) or (steps <= 16 and problem.m * row_c > cpu.caches().l3)
+    most = (steps <= 8 and row_c % 4096 == 0) or (steps <= 16 and problem.m * row_c > cpu.caches().l3)
+    return FEW_PANELS if most else 0
 
 
 def _passes(problem: Problem) -> bool:
@@ -545,8 +547,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # The block that tiles fetch beside the one that they multiply.
         return problem.m, kc, max(nr, l2 * 3 // 8 // (kc * size) // nr * nr)
     mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
-    if _writes_most(problem, tier):
-        mc = min(mc, FEW_PANELS * mr)
+    panels = _panels_written(problem, tier, mr)
+    if panels:
+        mc = min(mc, panels * mr)
     if pack == "none":
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).

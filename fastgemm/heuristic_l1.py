@@ -34,11 +34,15 @@ PAGED_ROWS, HALF_PAGED_ROWS, FAR_ROWS, ROWS = 16, 24, 64, 48
 # 576 x 28000 in place 1.07, 100 x 100 x 1000 1.25, 256 x 64 x 6272 1.57.  Times the small family: 768 x 768 by 64, 128
 # steps 1.38 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
 COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 64, 96, 1 << 18, 768
-# Steps up to which two panels of rows at a time write a C of more than twice L2, all of a row, which has so many bytes,
-# one after the other.  (GFLOP/s of 12 and of 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 and 34, 72 and 52, 57 and
-# 51, 62 and 62, 784 x 4800 x 32 83 and 65, 25232 x 1600 x 32 84 and 58, 4000 x 4000 by 64, 128 56 and 53, 61 and 60;
-# 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.)
-WRITTEN_STEPS, WRITTEN_L2, WRITTEN_ROW = 64, 2, 1024
+# Steps up to which so many rows at a time write a C that leaves L2, all of a row, which has so many bytes, one after
+# the other.  (GFLOP/s of 12, 24, 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 52 34, 72 72 52, 56 57 51, 62 62 62,
+# 784 x 4800 x 32 83 83 65, 25232 x 1600 x 32 84 83 58, 255 x 2048 x 16 42 43 40, 4000 x 4000 by 64, 128 54 56 53, 60 61
+# 60; 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.)
+WRITTEN_STEPS, WRITTEN_ROWS, WRITTEN_ROW = 64, 24, 1024
+# And of more than so many times L2 the small family leaves C to that.  (Time of the small family over that, best and
+# median of eight processes by turns, 688 x 688 x 4 1.14 0.87, 800 x 800 by 4, 16 1.08 0.87, 1.12 0.83, 1000 x 1000 x 8
+# 1.48 1.23, 1500 x 1500 x 4 5 3; f64 400 x 400 x 4 0.86, 688 x 688 x 4 1.08 1.07, 800 x 800 x 4 1.30 2.5.)
+WRITTEN_L2 = 3
 # A B of less than so many times L1 stays in place where the small family takes it (100^3 1.09, 150 x 150 x 100 1.04,
 # 128^3 0.91).
 SMALL_B = 2
@@ -92,17 +96,29 @@ def copies_a(problem: Problem) -> bool:
 
 
 def copies(problem: Problem, tier: registry.Isa) -> bool:
-    """Say whether gemm's copies are worth more than what the small family reads in place."""
+    """Say whether gemm's copies and blocks are worth more than what the small family reads in place."""
     if not cpu.small_l1(tier) or problem.batch > 1:
         return False
     if problem.layout != "nn":
         return problem.layout == "tn" and copies_a(problem)
+    bytes_c = problem.m * problem.n * problem.row.result_bytes * problem.row.parts
+    if written_panels(problem, tier, 1) and bytes_c > WRITTEN_L2 * cpu.caches().l2:
+        return True
     rows, bytes_b = problem.m * problem.row.parts, problem.k * problem.n * problem.row.itemsize
     return bytes_b >= SMALL_B * cpu.caches().l1d and rows >= copied_from(problem)
 
 
-def writes_most(problem: Problem, tier: registry.Isa) -> bool:
-    """Say whether writing C takes most of the time, and goes better by whole rows."""
+def written_panels(problem: Problem, tier: registry.Isa, mr: int) -> int:
+    """Return how many panels of rows at a time write C, where that takes most of the time; 0: as many as fit.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.written_panels(Problem("f32", 64, 64, 8), registry.isa("v4"), 6)
+    0
+    """
     row_c = problem.n * problem.row.result_bytes * problem.row.parts
     few = problem.k * problem.row.parts <= WRITTEN_STEPS and row_c >= WRITTEN_ROW
-    return cpu.small_l1(tier) and few and problem.m * row_c > WRITTEN_L2 * cpu.caches().l2
+    leaves = problem.m * row_c > cpu.caches().l2
+    return max(1, WRITTEN_ROWS // mr) if cpu.small_l1(tier) and few and leaves else 0

@@ -75,6 +75,7 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
     assert small(8, 300, 300)
     assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
+    assert [small(m, 800, 8) for m in (980, 990)] == [True, False]
     assert [small(m, 400, 100, "tn") for m in (190, 400)] == [True, False]
 
 
@@ -91,7 +92,7 @@ def test_blocks() -> None:
     assert [blocks(2000, 1000, k)[1] for k in (1500, 2000, 3000)] == [1500, 1000, 1000]
     assert [blocks(2000, 1000, k, "f64")[1] for k in (700, 1000)] == [700, 500]
     assert blocks(200, 1000, 2000)[1] == blocks(2000, 64, 2000)[1] == 2000
-    assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [12, 96, 96]
+    assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [24, 96, 96]
 
 
 @pytest.mark.usefixtures("skylake")
