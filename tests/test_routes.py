@@ -76,17 +76,18 @@ RULES = [
 ]
 
 
-@pytest.mark.skipif("v4" not in TIERS, reason="no v4 here")
-@pytest.mark.parametrize(("problem", "family", "split"), RULES, ids=lambda x: str(x) if isinstance(x, str) else None)
-def test_rules(problem: Problem, family: str, split: str) -> None:
-    config = heuristic.config(problem, registry.isa("v4"))
-    assert (config.family, config.split) == (family, split)
-
-
 @pytest.fixture
 def usual_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the rules see 48 KiB, 1 MiB and 32 MiB, whatever this CPU has."""
     monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
+
+
+@pytest.mark.skipif("v4" not in TIERS, reason="no v4 here")
+@pytest.mark.usefixtures("usual_caches")
+@pytest.mark.parametrize(("problem", "family", "split"), RULES, ids=lambda x: str(x) if isinstance(x, str) else None)
+def test_rules(problem: Problem, family: str, split: str) -> None:
+    config = heuristic.config(problem, registry.isa("v4"))
+    assert (config.family, config.split) == (family, split)
 
 
 @pytest.mark.usefixtures("usual_caches")
@@ -315,7 +316,9 @@ def test_heuristic(child: Child, isa: str) -> None:
     if isa not in TIERS:
         pytest.skip(f"no {isa} here")
     rows = [registry.dtype(name) for name in PINNED[isa]]
-    code = "".join(f"report(64, 64, 600, {row.numpy!r})\n" for row in rows)
+    # Beside a small L1 B would be copied.
+    code = "from fastgemm import cpu\ncpu.caches = lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20)\n"
+    code += "".join(f"report(64, 64, 600, {row.numpy!r})\n" for row in rows)
     code += "report(1, 300, 200)\nreport(300, 1, 200)\nreport(1, 300, 200, layout='ng')\n"
     found = routes(child, code, FASTGEMM_ISA=isa)
     for row, got in zip(rows, found, strict=False):
