@@ -332,8 +332,8 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
         return "b" if problem.layout[0] == "n" and registry.in_place(family(problem.row, tier), problem.row) else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
-    near = cpu.small_l1(tier)
-    if heuristic_l1.copies_a(problem) if near else 64 <= panel < 128 and _copies_a(problem):
+    small_l1 = cpu.small_l1(tier)
+    if heuristic_l1.copies_a(problem) if small_l1 else 64 <= panel < 128 and _copies_a(problem):
         return "ab"
     if problem.layout[1] != "n" or _copies_ahead(problem, tier):
         return "b"
@@ -355,9 +355,11 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # two threads 1.06; 4096 x 4096: f32 0.86 0.91 0.96 0.99 to 1.1, 192 rows 1.05; between pages 3000 x 3000 0.79 0.87
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
     paged = row_b % 4096 == 0
-    near = near and problem.layout[0] == "n"
-    if near or 64 <= panel < 128:
-        least = heuristic_l1.copied_from(problem) if near else _copied_from(problem)
+    if small_l1 and problem.layout[0] == "n":
+        least = heuristic_l1.copied_from(problem)
+    else:
+        least = _copied_from(problem) if 64 <= panel < 128 else 0
+    if least:
         return "b" if problem.m * problem.row.parts >= least and problem.n > nr else "none"
     if panel < 64:
         paged = paged and problem.m * problem.row.parts >= SLOW_ROWS
@@ -492,7 +494,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # Beside an L1 of 32 KiB half as many, or all of few more (Skylake-SP, one thread, f32 2000 x 1000 x 2000 1.11,
         # 3000 x 512 x 2048 1.13, f64 2000 x 1000 x 2000 1.04; but f64 25088 x 64 x 576 0.9, few rows 32 x 2560 x 2560
         # nt 0.9, one panel of B 6308 x 32 x 1600 nt 0.88).
-        kc //= 2
+        kc = max(128, kc // 2)
     pages = max(128, (l2 >> 9) // size)     # steps of an A by columns whose pages stay over a block of rows
     row_b = problem.n * size
     if pack == "none" and row_b >= 4096 and not _fits_l2(problem):

@@ -330,7 +330,7 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
         return True
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    if row_b % 4096 == 0 or not near or _copied(problem, tier) or heuristic_l1.copies(problem, tier):
+    if row_b % 4096 == 0 or not near or _copied(problem, tier) or heuristic_l1.beats_small(problem, tier):
         return False
     several = problem.n > registry.lanes(problem.row, tier) or (problem.batch > 1 and problem.k <= SHORT)
     several = several and bytes_b <= caches.l2 // 2

@@ -303,14 +303,18 @@ def halved_bytes() -> int:
     return max((tier.vector_bytes for tier in tiers if cpu.halves(tier)), default=0)
 
 
+def _long_tiers() -> list[registry.Isa]:
+    # Of vectors of 64 bytes, if calls may use it: FASTGEMM_ISA names the tier that they keep to.
+    named = os.environ.get("FASTGEMM_ISA")
+    return [tier for tier in cpu.isas() if tier.vector_bytes == 64 and named in (None, "", tier.name)]
+
+
 def filled_bytes() -> int:
     """Return the bytes of the vectors that rows of the transposed output are to fill; 0: short ones, whatever fills.
 
-    Halved ones, or long ones.  (FASTGEMM_ISA names the tier that calls use.)
+    Halved ones, or long ones.
     """
-    named = os.environ.get("FASTGEMM_ISA")
-    tiers = (tier for tier in cpu.isas() if tier.vector_bytes == 64 and named in (None, "", tier.name))
-    return halved_bytes() or max((tier.vector_bytes for tier in tiers), default=0)
+    return halved_bytes() or max((tier.vector_bytes for tier in _long_tiers()), default=0)
 
 
 def turning() -> Turning:
@@ -322,8 +326,7 @@ def turning() -> Turning:
     >>> heuristic_ways.turning().wide
     80
     """
-    named = os.environ.get("FASTGEMM_ISA")
-    if any(cpu.small_l1(tier) for tier in cpu.isas() if named in (None, "", tier.name)):
+    if any(map(cpu.small_l1, _long_tiers())):
         return TURNED_L1
     wide = FILLED if halved_bytes() else FILLED_WIDE
     return Turning(TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, wide, FILLED_PAGE)

@@ -117,7 +117,7 @@ def test_answers(name: str) -> None:
         assert config.family != "gemm" or plan.lines_ahead == 16, config
         a = rng.integers(0, 3, (batch, m, k)[batch == 1 :]).astype(kind)
         b = rng.integers(0, 3, (batch, k, n)[batch == 1 :]).astype(kind)
-        wide = np.float64 if kind.kind not in "c" else np.complex128
+        wide = np.float64 if kind.kind != "c" else np.complex128
         want = a.astype(wide) @ b.astype(wide)
         left, right = (
             np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if letter == "t" else x

@@ -274,6 +274,7 @@ CALLS = """
 import numpy as np, fastgemm
 from fastgemm import cpu, dispatch, heuristic_ways
 cpu.halves = lambda tier: tier.vector_bytes == {bytes}
+cpu.caches = lambda: cpu.Caches({l1d} << 10, 1 << 20, 32 << 20)
 seen, plan_for = [], dispatch.plan_for
 dispatch.plan_for = lambda found: seen.append(found) or plan_for(found)
 for dtype in ("f4", "f8", "i4", "c8", "c16"):
@@ -287,12 +288,13 @@ assert heuristic_ways.halved_bytes() == {bytes}
 """
 
 
+@pytest.mark.parametrize("l1d", [32, 48])
 @pytest.mark.parametrize(("halves", "tier"), [(0, None), (32, None), (64, None), (0, "v2"), (0, "v3"), (0, "v4")])
-def test_calls_turn_by_the_rule_on_any_cpu(child: Child, halves: int, tier: str | None) -> None:
+def test_calls_turn_by_the_rule_on_any_cpu(child: Child, halves: int, tier: str | None, l1d: int) -> None:
     """The rule of `heuristic_ways` and that of _call, which asks the CPU once; with short vectors as well."""
     runnable = kernels.runnable()
     if halves and halves not in {found.vector_bytes for found in runnable}:
         pytest.skip("no such vectors here")
     if tier and tier not in {found.name for found in runnable}:
         pytest.skip("no such tier here")
-    child(CALLS.format(bytes=halves), FASTGEMM_ISA=tier, FASTGEMM_DB="none.json")
+    child(CALLS.format(bytes=halves, l1d=l1d), FASTGEMM_ISA=tier, FASTGEMM_DB="none.json")
