@@ -544,6 +544,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     ahead = pack == "b" and _copies_ahead(problem, tier)
     if ahead:
         kc = min(kc, AHEAD_STEPS)
+    side = heuristic_l1.side_steps(problem, tier) if pack == "b" and problem.n > nr else 0
+    if side:
+        kc = min(kc, side)
     kc = -(-problem.k // -(-problem.k // kc))
     if ahead:
         # The block that tiles fetch beside the one that they multiply.
@@ -556,6 +559,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
         return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
+    if side:
+        return mc, kc, max(2 * nr, l2 // 2 // (kc * size) // nr * nr)
     bytes_summed = problem.row.group > 1 and not problem.row.narrows
     if few and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
@@ -579,8 +584,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             # than eight fit, 48 x 768 x 768 0.99, 128 x 3072 x 768 0.97).
             nc = SEVERAL * nr
     else:
-        nc = max(nr, 4 * l2 // (kc * size) // nr * nr)
-        if pack == "b" and _passes(problem) and kc * min(nc, problem.n) * size > l2:
+        small_l1 = cpu.small_l1(tier) and problem.row.group == 1
+        nc = max(nr, (2 if small_l1 else 4) * l2 // (kc * size) // nr * nr)
+        if pack == "b" and not small_l1 and _passes(problem) and kc * min(nc, problem.n) * size > l2:
             # Beside an A by columns as many columns as for the fewer steps (times those for twice as many, two threads:
             # f32 1000 x 2000 x 1000 tt 1.11, f64 500 x 1000 x 1000 tn 1.02; one thread 1.0).
             steps = min(kc, pages) if problem.layout[0] == "t" else kc

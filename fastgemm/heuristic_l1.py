@@ -21,6 +21,12 @@ from .problem import Problem
 # 1000^3 120 128 127 128 127, 1500 x 128 x 1280 114 122 125 123 123; of 14x32 in place: 300^3 83 91 92 92 91, 1000^3 66
 # 78 79 78 78; in L1, 64^3, 128 whatever they are.  4 rows of one vector 6 x 16 x 6400 0.82.)
 LINES_AHEAD = 16
+# Bytes of a row of a panel of B below which copies take a few steps of all panels at a time, so that rows of B are
+# read in long pieces: of panels of less than a line or two, and here of all.  (GB/s of a copy of f32 4096 x 4096 from
+# memory in panels of 256 bytes one after the other, and of 8 steps of all, in blocks of 1024 x 128 4.7 and 5.9, 512 x
+# 256 4.9 and 6.9, 256 x 512 5.1 and 8.7, 128 x 1024 5.2 and 9.5, where reading alone has 12.2; 2048 x 2048 from L3 in
+# blocks of 256 x 512 7.0 and 11.3; 1024 x 1024 12.7 and 14.0; 512 x 512 15.3 and 17.1; 1000 x 1000 16.4 and 14.4.)
+NARROW_PANELS, ALL_PANELS = 128, 1 << 10
 # Rows from which B is copied: where its rows lie whole pages, or half a page, apart, from memory, and otherwise.  (Best
 # copied times best in place, of 16, 24, 32, 64, 100 or 128 rows: 2048 x 2048 1.03 - 1.42 1.66 2.17, 1024 x 1024 1.15,
 # 2048 x 512 1.05; 512 x 512 0.95 1.12 1.24 1.59 1.74; 3000 x 3000 0.82 - 0.91 1.01; 1000 x 1000 0.90 0.97 1.02 1.10
@@ -28,6 +34,25 @@ LINES_AHEAD = 16
 # 100 0.82 - 0.95 1.08 1.15; f64 256 x 256 0.71 - 0.88 1.04, 300 x 300 0.85 - 0.93 1.07, 512 x 512 1.06 - 1.38, 1000 x
 # 1000 0.74 - 0.94 1.03.  A B in L1, 100 x 64 x 500 0.96.)
 PAGED_ROWS, HALF_PAGED_ROWS, FAR_ROWS, ROWS = 16, 24, 64, 48
+# Of a B of more than so many times L2 that is copied for up to so many rows: steps of k of a block, half of L2 wide.
+# Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
+# rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
+# panels: by 4096 x 4096 12 rows 36 - - 21, 16 rows 43 41 37 26, 32 rows 60 61 58 47, 64 rows 76 80 77 66, 96 rows 89
+# 90 90 80, 128 rows - 97 97 86, 200 rows - 101 103 91, 300 rows - 99 108 -, 400 x 8192 x 2048 - 108 109 109; f64 by
+# 128, 256, 512 steps and 4, 2, 2 KiB 16 rows 21 - 18 14, 32 rows 30 27 27 22, 48 x 3000 x 3000 34.6 33.7 - 30, 128
+# rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
+# 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
+SIDE_L2, SIDE_ROWS, SIDE_STEPS = 3, 400, {24: 128, 72: 256, 400: 512}
+# And rows from which it is: where rows lie whole or half pages apart, or it comes from memory, and from L3.  (Best
+# copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37,
+# 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6,
+# 3000^2 1.3.)
+SIDE_FAR, SIDE_NEAR = 9, 24
+# Rows of B of less than so many bytes are long pieces as they lie: in place up to FAR_ROWS, or ROWS, and copied in
+# the most steps.  (Of 256 x 512, in place and copied by 512 steps, f32 by 200 x 50000 12 rows 1.15 1.0, 32 rows 1.14
+# 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96 rows 0.9 1.0, 12 x
+# 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000 1.09 1.15.)
+SIDE_ROW = 2048
 # What an A by columns must have to be copied as well: steps of k, columns of C, bytes of C, and bytes of a row of A.T.
 # (Times B copied alone: 1000^3 1.80, 256 x 512 x 3136 1.52, 256 x 1152 x 5000 1.49, 768 x 768 by 64, 128, 200, 400
 # steps 1.09 1.21 1.15 1.32, 1000 x 1000 x 100 1.18, 400 x 400 x 150 1.05, 300^3 1.04, 400 x 400 x 100 0.99; but 64 x
@@ -60,6 +85,18 @@ def lines_ahead(tier: registry.Isa) -> int:
     return LINES_AHEAD if cpu.small_l1(tier) else 0
 
 
+def side_bytes(tier: registry.Isa) -> int:
+    """Return the bytes of a row of a panel of B below which copies take a few steps of all panels at a time.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> heuristic_l1.side_bytes(registry.isa("v3"))
+    128
+    """
+    return ALL_PANELS if cpu.small_l1(tier) else NARROW_PANELS
+
+
 def copied_from(problem: Problem) -> float:
     """Return the rows of registers from which a B by rows is copied, of more columns than a panel has.
 
@@ -73,11 +110,36 @@ def copied_from(problem: Problem) -> float:
     row_b = problem.n * problem.row.itemsize
     if problem.k * row_b <= cpu.caches().l1d:
         return inf
+    if not problem.row.converts and row_b >= SIDE_ROW and problem.k * row_b > SIDE_L2 * cpu.caches().l2:
+        apart = row_b % (heuristic_tiles.PAGE // 2) == 0
+        return SIDE_FAR if apart or problem.k * row_b > cpu.caches().l3 // 2 else SIDE_NEAR
     if row_b % heuristic_tiles.PAGE == 0:
         return PAGED_ROWS
     if row_b % (heuristic_tiles.PAGE // 2) == 0:
         return HALF_PAGED_ROWS
     return FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
+
+
+def side_steps(problem: Problem, tier: registry.Isa) -> int:
+    """Return the steps of k of the blocks of a B that is copied for few rows; 0: as of any other.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.side_steps(Problem("f32", 16, 4096, 4096), registry.isa("v3"))
+    0
+    """
+    row, rows = problem.row, problem.m * problem.row.parts
+    if not cpu.small_l1(tier) or problem.layout != "nn" or row.converts or row.group > 1 or rows > SIDE_ROWS:
+        return 0
+    row_b = problem.n * row.itemsize
+    if problem.k * row_b <= SIDE_L2 * cpu.caches().l2:
+        return 0
+    if row_b < SIDE_ROW:
+        return SIDE_STEPS[SIDE_ROWS]
+    steps = next(steps for most, steps in SIDE_STEPS.items() if rows <= most)
+    return max(128, steps * 4 // row.itemsize)
 
 
 def copies_a(problem: Problem) -> bool:

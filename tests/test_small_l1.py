@@ -44,8 +44,13 @@ COPIED = [
     ("f32", "nn", 16, 1024, 500, "b"),
     ("f32", "nn", 23, 512, 512, "none"),
     ("f32", "nn", 24, 512, 512, "b"),
-    ("f32", "nn", 63, 2500, 2500, "none"),
-    ("f32", "nn", 64, 2500, 2500, "b"),
+    ("f32", "nn", 8, 2500, 2500, "none"),
+    ("f32", "nn", 9, 2500, 2500, "b"),
+    ("f32", "nn", 23, 1250, 1250, "none"),
+    ("f32", "nn", 24, 1250, 1250, "b"),
+    ("f32", "nn", 9, 2048, 512, "b"),
+    ("f32", "nn", 63, 200, 50000, "none"),
+    ("f32", "nn", 64, 200, 50000, "b"),
     ("c64", "nn", 24, 300, 300, "b"),
     ("f32", "tn", 1000, 1000, 1000, "ab"),
     ("f32", "tn", 768, 768, 64, "ab"),
@@ -64,6 +69,8 @@ def test_what_is_copied(name: str, layout: str, m: int, n: int, k: int, pack: st
         assert heuristic.packing(problem, V4, mr, nr) == pack, (mr, nr)
     assert heuristic_l1.lines_ahead(V4) == 16
     assert heuristic_l1.lines_ahead(V3) == 0
+    assert heuristic_l1.side_bytes(V4) > 4 * V4.vector_bytes >= 256
+    assert heuristic_l1.side_bytes(V3) == 128
 
 
 @pytest.mark.usefixtures("skylake")
@@ -81,7 +88,7 @@ def test_the_small_family_leaves_what_is_copied() -> None:
 
 @pytest.mark.usefixtures("skylake")
 def test_blocks() -> None:
-    """Half as many steps of k, but not of few rows, one panel of columns, or a little more than those; rows for C."""
+    """Half as many steps of k, but not of one panel of columns, or a little more than those; rows for C."""
 
     def blocks(m: int, n: int, k: int, dtype: str = "f32") -> tuple[int, int]:
         problem = Problem(dtype, m, n, k)
@@ -91,8 +98,26 @@ def test_blocks() -> None:
 
     assert [blocks(2000, 1000, k)[1] for k in (1500, 2000, 3000)] == [1500, 1000, 1000]
     assert [blocks(2000, 1000, k, "f64")[1] for k in (700, 1000)] == [700, 500]
-    assert blocks(200, 1000, 2000)[1] == blocks(2000, 64, 2000)[1] == 2000
+    assert blocks(2000, 64, 2000)[1] == 2000
     assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [24, 96, 96]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_blocks_of_few_rows() -> None:
+    """Long pieces of B's rows, fewer steps for fewer rows, half of L2 in all; of short rows, or a small B, others."""
+
+    def blocks(m: int, n: int, k: int, dtype: str = "f32") -> tuple[int, int]:
+        problem = Problem(dtype, m, n, k)
+        mr, nr = registry.tiles(problem.row, V4)[0]
+        return heuristic.blocks(problem, V4, mr, nr, "b")[1:]
+
+    assert [blocks(m, 4096, 4096) for m in (9, 24, 25, 72)] == [(128, 1024), (128, 1024), (256, 512), (256, 512)]
+    assert [blocks(m, 4096, 4096) for m in (73, 400, 401)] == [(512, 256), (512, 256), (1024, 512)]
+    assert [blocks(m, 4096, 4096, "f64") for m in (24, 72, 73)] == [(128, 512), (128, 512), (256, 256)]
+    assert [blocks(16, n, 8192) for n in (512, 500)] == [(128, 1024), (512, 256)]
+    assert [blocks(16, 1024, k)[0] for k in (768, 769)] == [768, 110]
+    assert heuristic_l1.side_steps(Problem("f32", 16, 4096, 4096, layout="nt"), V4) == 0
+    assert heuristic_l1.side_steps(Problem("i8", 16, 4096, 4096), V4) == 0
 
 
 @pytest.mark.usefixtures("skylake")
@@ -114,7 +139,7 @@ def test_answers(name: str) -> None:
         problem = Problem(name, m, n, k, batch, layout)
         config = heuristic.config(problem, V4)
         plan = _plan.Plan(problem, config)
-        assert config.family != "gemm" or plan.lines_ahead == 16, config
+        assert config.family != "gemm" or (plan.lines_ahead, plan.side_bytes) == (16, 1024), config
         a = rng.integers(0, 3, (batch, m, k)[batch == 1 :]).astype(kind)
         b = rng.integers(0, 3, (batch, k, n)[batch == 1 :]).astype(kind)
         wide = np.float64 if kind.kind != "c" else np.complex128

@@ -30,8 +30,7 @@ cdef enum:
     # 4 panels 20000 x 32 x 128 1.2, 8 0.95 to 1.1, 14 to 64 none better).
     FAR_PANELS = 4
     STEADY_PANELS = 8
-    # Bytes of a row of B's panels below which a copy takes so many steps of all panels at a time.
-    NARROW = 128
+    # Steps of all panels of B at a time, where copies go by rows.
     STEPS_TOGETHER = 8
 
 cdef extern from *:
@@ -232,16 +231,17 @@ cdef bint takes_whole(const plan_t* plan, const call_t* call) noexcept nogil:
     return plan.whole and (not plan.pack_a and plan.kernels.group == 1 or call.cs_a == plan.kernels.part)
 
 
-cdef void copy_b(const kernels_t* t, const call_t* call, const char* b, Py_ssize_t k, Py_ssize_t kp, const grid_t* grid,
-                 Py_ssize_t vec, Py_ssize_t vecs, int tail, char* out, const offset_t* offset) noexcept nogil:
+cdef void copy_b(const plan_t* plan, const call_t* call, const char* b, Py_ssize_t k, Py_ssize_t kp,
+                 const grid_t* grid, Py_ssize_t vec, Py_ssize_t vecs, int tail, char* out,
+                 const offset_t* offset) noexcept nogil:
     # A block of B, from vector vec on, into panels of kp steps each.
+    cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t L = t.length, size = t.real_bytes, nv = grid.size, first = 0, done = 0, some, v, j, live, larger
     cdef const char* row
-    if t.pack_side != NULL and call.cs_b == t.part and nv * L * size < NARROW:
-        # Of narrow panels a few steps of all: rows of B are read in longer pieces.  (AVX2, f32, blocks of 384 columns
-        # and 512 steps, one thread, times panel after panel: 128 x 4096 x 4096 1.12; those of the kernel's loop instead
-        # of a call a panel another 1.03, 64 x 16384 x 4096 1.06, 32 x 3072 x 1024 1.08; 8 steps times 4 1.00 to 1.01.
-        # Panels of 256 bytes, a call each, 0.97 to 1.01.)
+    if t.pack_side != NULL and call.cs_b == t.part and nv * L * size < plan.side_bytes:
+        # A few steps of all panels: rows of B are read in longer pieces.  (AVX2, f32, blocks of 384 columns and 512
+        # steps, one thread, times panel after panel: 128 x 4096 x 4096 1.12; those of the kernel's loop instead of a
+        # call a panel another 1.03, 64 x 16384 x 4096 1.06, 32 x 3072 x 1024 1.08; 8 steps times 4 1.00 to 1.01.)
         first = grid.panels - (1 if tail < L else 0)
         larger = min(grid.larger, first)
         v = larger * (nv + 1)
@@ -282,7 +282,7 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     store.in_place = False
     store.last, store.flip = 0, 0
     store.narrow = rounds(t, call, &store)
-    copy_b(t, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
+    copy_b(plan, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
            call.offsets + 1 if call.offsets != NULL else NULL)
     if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
         reads_in_place(&store, call)
@@ -408,7 +408,7 @@ cdef void blocked_rows(
             else:
                 b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:
-                copy_b(t, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
+                copy_b(plan, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
                 if plan.far_copies:
                     item.soon = call.soon
                     if pc + 1 < kblocks:

@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastgemm import cpu, registry
+from fastgemm.heuristic_l1 import side_bytes
 from fastgemm.heuristic_tier import reach_l2
 from fastgemm.heuristic_ways import exchanges, far_bytes, few_left, written_past
 from fastgemm.problem import MAX_SUMS, PACKED, Problem
@@ -303,6 +304,7 @@ cdef class Plan:
             if ready:
                 plan.units, least = ceil_div(vectors, plan.nv), 1
         plan.grain = ceil_div(max(1, <Py_ssize_t>(GRAIN * plan.units / work)), least) * least
+        plan.side_bytes = side_bytes(tier)
         look_ahead(plan, problem, tier)
         plan.past_caches = plan.family == FAMILY_SMALL and written_past(problem, tier)
         plan.rows, plan.vectors = cut(plan.m, plan.mr), cut(vectors, plan.nv)
@@ -379,6 +381,11 @@ cdef class Plan:
     def far_copies(self):
         """Whether tiles fetch the block of B that is copied after the one that they multiply."""
         return bool(self.plan.far_copies)
+
+    @property
+    def side_bytes(self):
+        """Bytes of a row of a panel of B below which copies take a few steps of all panels at a time."""
+        return self.plan.side_bytes
 
     @property
     def lines_ahead(self):
