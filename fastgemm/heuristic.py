@@ -333,7 +333,7 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"
     small_l1 = cpu.small_l1(tier)
-    if heuristic_l1.copies_a(problem) if small_l1 else 64 <= panel < 128 and _copies_a(problem):
+    if heuristic_l1.copies_a(problem, tier) if small_l1 else 64 <= panel < 128 and _copies_a(problem):
         return "ab"
     if problem.layout[1] != "n" or _copies_ahead(problem, tier):
         return "b"
@@ -341,6 +341,9 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
     if problem.m > MANY_ROWS:
         return "b"
+    if small_l1 and problem.layout[0] == "t":
+        # (Best in place times best copied 256 x 96 x 6000 f32 1.55, f64 1.7, 256 x 64 x 6272 f64 1.7.)
+        return "none"
     # Many rows of A pass through L2, and take lines of B with them where it is large (best in place / copied, rows 800,
     # 1200, 2000, one thread: f32 128 x 1280 1.0 1.07 1.1, 100 x 1500 1.04 1.13 1.26, 300 x 600 1.03 1.07 1.08, 128 x
     # 512 1.0 0.99 1.05, 1500 and 2000 by 64 x 1280 1.09 1.07; f64 128 x 500 1.05 1.02 1.22; two threads 0.97 to 1.04;
@@ -504,7 +507,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     elif pack != "none" and problem.layout[0] == "t":
         # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
         kc = min(kc, pages)
-        if tier.registers > 16 and problem.row.parts == 1 and size >= 4:
+        if tier.registers > 16 and problem.row.parts == 1 and size >= 4 and not heuristic_l1.copies_a(problem, tier):
             # Twice as many pass over C half as often (times l2 >> 9 bytes, one thread and two: f32 10000 x 10000 x 1000
             # 1.02, 1000^3 1.03 1.02, 2000 x 1000 x 700 1.06 1.03, 3000^3 1.03; f64 1000^3 1.08 1.04, 5000 x 5000 x 1000
             # 1.05, 1024^3 1.05, 4000 x 4000 x 512 1.03; c64 1.0, c128 0.96), but columns of A a page apart share sets:
@@ -585,7 +588,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             nc = SEVERAL * nr
     else:
         small_l1 = cpu.small_l1(tier) and problem.row.group == 1
-        nc = max(nr, (2 if small_l1 else 4) * l2 // (kc * size) // nr * nr)
+        nc = max(nr, (2 if small_l1 and pack == "b" else 4) * l2 // (kc * size) // nr * nr)
         if pack == "b" and not small_l1 and _passes(problem) and kc * min(nc, problem.n) * size > l2:
             # Beside an A by columns as many columns as for the fewer steps (times those for twice as many, two threads:
             # f32 1000 x 2000 x 1000 tt 1.11, f64 500 x 1000 x 1000 tn 1.02; one thread 1.0).

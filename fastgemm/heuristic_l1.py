@@ -53,12 +53,16 @@ SIDE_FAR, SIDE_NEAR = 9, 24
 # 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96 rows 0.9 1.0, 12 x
 # 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000 1.09 1.15.)
 SIDE_ROW = 2048
-# What an A by columns must have to be copied as well: steps of k, columns of C, bytes of C, and bytes of a row of A.T.
-# (Times B copied alone: 1000^3 1.80, 256 x 512 x 3136 1.52, 256 x 1152 x 5000 1.49, 768 x 768 by 64, 128, 200, 400
-# steps 1.09 1.21 1.15 1.32, 1000 x 1000 x 100 1.18, 400 x 400 x 150 1.05, 300^3 1.04, 400 x 400 x 100 0.99; but 64 x
-# 576 x 28000 in place 1.07, 100 x 100 x 1000 1.25, 256 x 64 x 6272 1.57.  Times the small family: 768 x 768 by 64, 128
-# steps 1.38 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
-COPIED_STEPS, COPIED_COLUMNS, COPIED_C, COPIED_ROW = 64, 96, 1 << 18, 768
+# What an A by columns must have to be copied as well: steps of k, and of columns of C the bytes of A.T's row by them.
+# (Best with both copied times best in place, of blocks of 512 steps, f32 64 x 576 x 28000 1.16, 128 x 300 x 20000
+# 1.03, 200 x 200 x 5000 1.05, 1000 x 64 x 2000 1.28, 300^3 1.16, 400 x 400 x 150 1.15, but 256 x 96 x 6000 0.63, 500
+# x 64 x 1000 0.84, 64 x 300 x 20000 0.85, 256 x 64 x 6272 0.59, 100 x 100 x 100000 0.81; f64 64 x 576 x 28000 1.14,
+# 200 x 200 x 5000 1.23, 300 x 100 x 1000 1.12, 500 x 64 x 1000 1.14, 1000 x 64 x 2000 1.25, 64 x 300 x 20000 1.05,
+# but 256 x 96 x 6000 0.81, 128 x 128 x 10000 0.95, 64 x 147 x 25088 0.90.)
+COPIED_STEPS, COPIED_C = 64, ((128, 144 << 10), (64, 230 << 10))
+# And for the small family to leave it to that, such bytes and those of a row of A.T.  (768 x 768 by 64, 128 steps 1.38
+# 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
+UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
 # Steps up to which so many rows at a time write a C that leaves L2, all of a row, which has so many bytes, one after
 # the other.  (GFLOP/s of 12, 24, 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 52 34, 72 72 52, 56 57 51, 62 62 62,
 # 784 x 4800 x 32 83 83 65, 25232 x 1600 x 32 84 83 58, 255 x 2048 x 16 42 43 40, 4000 x 4000 by 64, 128 54 56 53, 60 61
@@ -142,19 +146,20 @@ def side_steps(problem: Problem, tier: registry.Isa) -> int:
     return max(128, steps * 4 // row.itemsize)
 
 
-def copies_a(problem: Problem) -> bool:
+def copies_a(problem: Problem, tier: registry.Isa) -> bool:
     """Say whether an A by columns is copied.
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm import heuristic_l1, registry
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"))
-    True
+    >>> heuristic_l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"), registry.isa("v3"))
+    False
     """
-    row_a = problem.m * problem.row.itemsize
-    large = row_a >= COPIED_ROW and row_a * problem.n >= COPIED_C
-    return problem.layout[0] == "t" and large and problem.n >= COPIED_COLUMNS and problem.k >= COPIED_STEPS
+    if not cpu.small_l1(tier) or problem.layout[0] != "t" or problem.k < COPIED_STEPS:
+        return False
+    size = problem.m * problem.row.itemsize * problem.n
+    return any(problem.n >= columns and size >= least for columns, least in COPIED_C)
 
 
 def beats_small(problem: Problem, tier: registry.Isa) -> bool:
@@ -170,7 +175,9 @@ def beats_small(problem: Problem, tier: registry.Isa) -> bool:
     if not cpu.small_l1(tier) or problem.batch > 1:
         return False
     if problem.layout != "nn":
-        return problem.layout == "tn" and copies_a(problem)
+        row_a = problem.m * problem.row.itemsize
+        unlike = row_a >= UNLIKE_SMALL_ROW and row_a * problem.n >= UNLIKE_SMALL
+        return problem.layout == "tn" and unlike and copies_a(problem, tier)
     bytes_c = problem.m * problem.n * problem.row.result_bytes * problem.row.parts
     if written_panels(problem, tier, 1) and bytes_c > WRITTEN_L2 * cpu.caches().l2:
         return True

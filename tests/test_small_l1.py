@@ -56,7 +56,11 @@ COPIED = [
     ("f32", "tn", 768, 768, 64, "ab"),
     ("f64", "tn", 300, 300, 300, "ab"),
     ("f32", "tn", 768, 768, 48, "none"),
-    ("f32", "tn", 64, 576, 28000, "none"),
+    ("f32", "tn", 64, 576, 28000, "ab"),
+    ("f32", "tn", 64, 575, 28000, "none"),
+    ("f32", "tn", 256, 96, 6000, "none"),
+    ("f64", "tn", 500, 64, 1000, "ab"),
+    ("f64", "tn", 500, 58, 1000, "none"),
     ("f32", "tt", 1000, 1000, 1000, "ab"),
 ]
 
@@ -81,6 +85,7 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     assert [small(size, size, size) for size in (64, 100, 128)] == [True, True, False]
     assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
     assert small(8, 300, 300)
+    assert [small(m, 150, 100, "tn") for m in (300, 450)] == [True, False]
     assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
     assert [small(m, 800, 8) for m in (980, 990)] == [True, False]
     assert [small(m, 400, 100, "tn") for m in (190, 400)] == [True, False]
@@ -135,7 +140,8 @@ def test_answers(name: str) -> None:
     row = registry.dtype(name)
     kind = np.dtype(row.numpy)
     rng = np.random.default_rng(3)
-    for (m, n, k), layout, batch in itertools.product([(50, 150, 90), (130, 97, 600)], ("nn", "tn", "nt"), (1, 3)):
+    sizes = (50, 150, 90), (130, 97, 600), (303, 130, 90)
+    for (m, n, k), layout, batch in itertools.product(sizes, ("nn", "tn", "nt"), (1, 3)):
         problem = Problem(name, m, n, k, batch, layout)
         config = heuristic.config(problem, V4)
         plan = _plan.Plan(problem, config)

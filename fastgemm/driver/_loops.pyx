@@ -32,6 +32,9 @@ cdef enum:
     STEADY_PANELS = 8
     # Steps of all panels of B at a time, where copies go by rows.
     STEPS_TOGETHER = 8
+    # And of all of A's micropanels, where vectors of so many bytes have masks.
+    COLUMNS_TOGETHER = 16
+    MASKED_BYTES = 64
 
 cdef extern from *:
     void fetch_line "__builtin_prefetch"(const void*) nogil
@@ -260,6 +263,24 @@ cdef void copy_b(const plan_t* plan, const call_t* call, const char* b, Py_ssize
                  out + v * kp * L * size, offset, (vec + v) * L // t.part)
 
 
+cdef void copy_a(const plan_t* plan, const call_t* call, const char* a, Py_ssize_t k, Py_ssize_t kp,
+                 const grid_t* grid, Py_ssize_t row, char* out) noexcept nogil:
+    # A block of A by columns into micropanels of kp steps each: a few steps of all, whose rows of A.T are then read in
+    # one piece, where the kernel copies a step of a panel at once.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t size = t.real_bytes, step = call.cs_a * t.ab_bytes, done = 0, some, r, j, mr
+    cdef bint together = t.group == 1 and call.rs_a == t.part and t.length * size == MASKED_BYTES
+    while done < k:
+        some = min(COLUMNS_TOGETHER, k - done) if together else k
+        r = 0
+        for j in range(grid.panels):
+            mr = grid.size + (1 if j < grid.larger else 0)
+            t.pack_a(some, mr, a + r * call.rs_a * t.ab_bytes + done * step, call.rs_a, call.cs_a,
+                     out + (r * kp + done * mr) * t.part * size, t.part, mr * t.part, call.offsets, row + r)
+            r += mr
+        done += some
+
+
 cdef soon_t* next_copy(const plan_t* plan, const call_t* call, soon_t* soon, Py_ssize_t step0, Py_ssize_t step1,
                        Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
     # The block of B that is copied next, which tiles fetch meanwhile.
@@ -334,7 +355,7 @@ cdef void blocked_rows(
     cdef Py_ssize_t panel0 = 0, panel1 = 0, first, last, before = 0, b_steps
     cdef bint b_packed = plan.pack_b or plan.ready > 0
     cdef Py_ssize_t kblocks = ceil_div(steps, plan.kc)
-    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, kp, gap, row, rows, j, live_k, r, mr
+    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, kp, gap, row, rows, live_k
     cdef const char* a
     cdef const char* b
     cdef int tail
@@ -441,12 +462,7 @@ cdef void blocked_rows(
                                 b_space if plan.pack_b else b, True, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
                 else:
-                    r = 0
-                    for j in range(i_grid.panels):
-                        mr = i_grid.size + (1 if j < i_grid.larger else 0)
-                        t.pack_a(live_k, mr, a + r * call.rs_a * size_ab, call.rs_a, call.cs_a,
-                                 a_space + r * kp * t.part * size, t.part, mr * t.part, call.offsets, row + r)
-                        r += mr
+                    copy_a(plan, call, a, live_k, kp, &i_grid, row, a_space)
                     macrokernel(to_plan, &item, &store, a_space, 0, 0, True,
                                 b_space if plan.pack_b else b, True, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
