@@ -43,7 +43,7 @@ PAGED_ROWS, HALF_PAGED_ROWS, FAR_ROWS, ROWS = 16, 24, 64, 48
 # rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
 # 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
 SIDE_L2, SIDE_ROWS, SIDE_STEPS = 3, 400, {24: 128, 72: 256, 400: 512}
-# And rows from which it is: where rows lie whole or half pages apart, or it comes from memory, and from L3.  (Best
+# And rows from which it is from memory, and from L3, where rows that lie half pages apart have PAGED_ROWS.  (Best
 # copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37,
 # 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6,
 # 3000^2 1.3.)
@@ -75,6 +75,13 @@ WRITTEN_L2 = 3
 # A B of less than so many times L1 stays in place where the small family takes it (100^3 1.09, 150 x 150 x 100 1.04,
 # 128^3 0.91).
 SMALL_B = 2
+# And one of more than so many times L1 does beside 9 to 14 rows, in gemm's tiles, which fetch their panels.  (Times
+# the small family, 9 and 12 rows, f32 256 x 256 0.95 0.98, 300 x 300 1.05 1.1, 1000 x 200 1.1 1.2, 600 x 600 1.15
+# 1.5, 1000 x 1000 1.25 1.6; f64 256 x 256 1.1 0.9, 300 x 300 1.15 1.5, 1000 x 1000 2.0 2.4.)
+FLAT_L1 = 8
+# Steps of k of a B in place beside up to so many rows, where its own rows lie whole or half pages apart.  (Times 512,
+# 9, 12, 14 rows, f32 512 x 512 1.2 1.17 1.19, f64 512 x 512 1.3 1.25.)
+APART_STEPS, APART_ROWS = 128, 15
 
 
 def lines_ahead(tier: registry.Isa) -> int:
@@ -116,12 +123,30 @@ def copied_from(problem: Problem) -> float:
         return inf
     if not problem.row.converts and row_b >= SIDE_ROW and problem.k * row_b > SIDE_L2 * cpu.caches().l2:
         apart = row_b % (heuristic_tiles.PAGE // 2) == 0
-        return SIDE_FAR if apart or problem.k * row_b > cpu.caches().l3 // 2 else SIDE_NEAR
+        if problem.k * row_b > cpu.caches().l3 // (6 if apart else 2):
+            return SIDE_FAR
+        # (Copied by 128 steps of it, f32 13 and 15 x 2048 x 512 0.93, 0.9, f64, of 8 MiB, 1.6, 1.5.)
+        return PAGED_ROWS if apart else SIDE_NEAR
     if row_b % heuristic_tiles.PAGE == 0:
         return PAGED_ROWS
     if row_b % (heuristic_tiles.PAGE // 2) == 0:
         return HALF_PAGED_ROWS
     return FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
+
+
+def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
+    """Return at most `kc` steps of k for a B in place.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.apart_steps(Problem("f32", 12, 512, 512), registry.isa("v3"), 512)
+    512
+    """
+    apart = problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
+    few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS
+    return min(kc, APART_STEPS) if cpu.small_l1(tier) and apart and few else kc
 
 
 def side_steps(problem: Problem, tier: registry.Isa) -> int:

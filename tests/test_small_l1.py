@@ -48,7 +48,10 @@ COPIED = [
     ("f32", "nn", 9, 2500, 2500, "b"),
     ("f32", "nn", 23, 1250, 1250, "none"),
     ("f32", "nn", 24, 1250, 1250, "b"),
-    ("f32", "nn", 9, 2048, 512, "b"),
+    ("f32", "nn", 15, 2048, 512, "none"),
+    ("f32", "nn", 16, 2048, 512, "b"),
+    ("f32", "nn", 9, 4096, 4096, "b"),
+    ("f64", "nn", 9, 2048, 512, "b"),
     ("f32", "nn", 63, 200, 50000, "none"),
     ("f32", "nn", 64, 200, 50000, "b"),
     ("c64", "nn", 24, 300, 300, "b"),
@@ -84,7 +87,9 @@ def test_the_small_family_leaves_what_is_copied() -> None:
 
     assert [small(size, size, size) for size in (64, 100, 128)] == [True, True, False]
     assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
-    assert small(8, 300, 300)
+    assert [small(m, 300, 300) for m in (8, 9, 14)] == [True, False, False]
+    assert [small(m, 256, 256) for m in (8, 9, 14)] == [True, True, True]
+    assert small(12, 2000, 48)
     assert [small(m, 150, 100, "tn") for m in (300, 450)] == [True, False]
     assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
     assert [small(m, 800, 8) for m in (980, 990)] == [True, False]
@@ -120,6 +125,7 @@ def test_blocks_of_few_rows() -> None:
     assert [blocks(m, 4096, 4096) for m in (73, 400, 401)] == [(512, 256), (512, 256), (1024, 512)]
     assert [blocks(m, 4096, 4096, "f64") for m in (24, 72, 73)] == [(128, 512), (128, 512), (256, 256)]
     assert [blocks(16, n, 8192) for n in (512, 500)] == [(128, 1024), (512, 256)]
+    assert [heuristic.blocks(Problem("f32", m, 1024, 1024), V4, 6, 64, "none")[1] for m in (15, 16)] == [128, 512]
     assert [blocks(16, 1024, k)[0] for k in (768, 769)] == [768, 110]
     assert heuristic_l1.side_steps(Problem("f32", 16, 4096, 4096, layout="nt"), V4) == 0
     assert heuristic_l1.side_steps(Problem("i8", 16, 4096, 4096), V4) == 0
