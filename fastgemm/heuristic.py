@@ -341,8 +341,9 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
     if problem.m > MANY_ROWS:
         return "b"
-    if small_l1 and problem.layout[0] == "t":
-        # (Best in place times best copied 256 x 96 x 6000 f32 1.55, f64 1.7, 256 x 64 x 6272 f64 1.7.)
+    if small_l1 and problem.layout[0] == "t" and problem.k >= heuristic_l1.COPIED_STEPS:
+        # (Best in place times B copied alone, f32 and f64, 64 x 147 x 25088 1.6 1.6, 128 x 64 x 20000 1.3 1.6, 64 x 64
+        # x 10000 1.06 1.4; but of few steps 1500 x 2000 by 32, 48 0.93 1.06, 0.71 0.63.)
         return "none"
     # Many rows of A pass through L2, and take lines of B with them where it is large (best in place / copied, rows 800,
     # 1200, 2000, one thread: f32 128 x 1280 1.0 1.07 1.1, 100 x 1500 1.04 1.13 1.26, 300 x 600 1.03 1.07 1.08, 128 x
@@ -507,7 +508,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     elif pack != "none" and problem.layout[0] == "t":
         # A's steps of k lie apart, and their pages must stay over a block of rows: 2048^3 KC 512 463, 2048 431.
         kc = min(kc, pages)
-        if tier.registers > 16 and problem.row.parts == 1 and size >= 4 and not heuristic_l1.copies_a(problem, tier):
+        if tier.registers > 16 and problem.row.parts == 1 and size >= 4:
             # Twice as many pass over C half as often (times l2 >> 9 bytes, one thread and two: f32 10000 x 10000 x 1000
             # 1.02, 1000^3 1.03 1.02, 2000 x 1000 x 700 1.06 1.03, 3000^3 1.03; f64 1000^3 1.08 1.04, 5000 x 5000 x 1000
             # 1.05, 1024^3 1.05, 4000 x 4000 x 512 1.03; c64 1.0, c128 0.96), but columns of A a page apart share sets:
@@ -589,6 +590,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             # than eight fit, 48 x 768 x 768 0.99, 128 x 3072 x 768 0.97).
             nc = SEVERAL * nr
     else:
+        # (Beside an L1 of 32 KiB half of that, times all of it and times an A that passes over: Skylake-SP, f32 1000^3
+        # 1.05 1.04, 2000^3 1.07 1.02, 500 x 4096 x 4096 1.08 1.09, f64 700^3 1.06 1.16, 1000^3 1.06 1.10, 2000^3 1.1
+        # 1.2; 1500^3, f32, 1.0 1.05.)
         small_l1 = cpu.small_l1(tier) and problem.row.group == 1
         nc = max(nr, (2 if small_l1 and pack == "b" else 4) * l2 // (kc * size) // nr * nr)
         if pack == "b" and not small_l1 and _passes(problem) and kc * min(nc, problem.n) * size > l2:

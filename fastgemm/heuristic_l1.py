@@ -22,10 +22,11 @@ from .problem import Problem
 # 78 79 78 78; in L1, 64^3, 128 whatever they are.  4 rows of one vector 6 x 16 x 6400 0.82.)
 LINES_AHEAD = 16
 # Bytes of a row of a panel of B below which copies take a few steps of all panels at a time, so that rows of B are
-# read in long pieces: of panels of less than a line or two, and here of all.  (GB/s of a copy of f32 4096 x 4096 from
-# memory in panels of 256 bytes one after the other, and of 8 steps of all, in blocks of 1024 x 128 4.7 and 5.9, 512 x
-# 256 4.9 and 6.9, 256 x 512 5.1 and 8.7, 128 x 1024 5.2 and 9.5, where reading alone has 12.2; 2048 x 2048 from L3 in
-# blocks of 256 x 512 7.0 and 11.3; 1024 x 1024 12.7 and 14.0; 512 x 512 15.3 and 17.1; 1000 x 1000 16.4 and 14.4.)
+# read in long pieces: of panels of less than a line or two, and here of all.  (GB/s of a prototype that copied f32
+# 4096 x 4096 from memory in panels of 256 bytes one after the other, and of 8 steps of all, in blocks of 1024 x 128
+# 4.7 and 5.9, 512 x 256 4.9 and 6.9, 256 x 512 5.1 and 8.7, 128 x 1024 5.2 and 9.5, where reading alone has 12.2;
+# 2048 x 2048 from L3 in blocks of 256 x 512 7.0 and 11.3; 1024 x 1024 12.7 and 14.0; 512 x 512 15.3 and 17.1; 1000 x
+# 1000 16.4 and 14.4.)
 NARROW_PANELS, ALL_PANELS = 128, 1 << 10
 # Rows from which B is copied: where its rows lie whole pages, or half a page, apart, from memory, and otherwise.  (Best
 # copied times best in place, of 16, 24, 32, 64, 100 or 128 rows: 2048 x 2048 1.03 - 1.42 1.66 2.17, 1024 x 1024 1.15,
@@ -53,13 +54,13 @@ SIDE_FAR, SIDE_NEAR = 9, 24
 # 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96 rows 0.9 1.0, 12 x
 # 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000 1.09 1.15.)
 SIDE_ROW = 2048
-# What an A by columns must have to be copied as well: steps of k, and of columns of C the bytes of A.T's row by them.
-# (Best with both copied times best in place, of blocks of 512 steps, f32 64 x 576 x 28000 1.16, 128 x 300 x 20000
-# 1.03, 200 x 200 x 5000 1.05, 1000 x 64 x 2000 1.28, 300^3 1.16, 400 x 400 x 150 1.15, but 256 x 96 x 6000 0.63, 500
-# x 64 x 1000 0.84, 64 x 300 x 20000 0.85, 256 x 64 x 6272 0.59, 100 x 100 x 100000 0.81; f64 64 x 576 x 28000 1.14,
-# 200 x 200 x 5000 1.23, 300 x 100 x 1000 1.12, 500 x 64 x 1000 1.14, 1000 x 64 x 2000 1.25, 64 x 300 x 20000 1.05,
-# but 256 x 96 x 6000 0.81, 128 x 128 x 10000 0.95, 64 x 147 x 25088 0.90.)
-COPIED_STEPS, COPIED_C = 64, ((128, 144 << 10), (64, 230 << 10))
+# What an A by columns must have to be copied as well: steps of k, columns of C, and the bytes of A.T's row by them.
+# (Best with both copied times best in place, f32 256 x 96 x 6000 1.26, 200 x 100 x 500 1.18, 300 x 100 x 1000 1.18,
+# 500 x 64 x 1000 1.10, 100 x 300 x 300 1.15, 200 x 200 x 5000 1.24, 300^3 1.28, 1000 x 64 x 2000 1.68, 64 x 576 x
+# 28000 1.06, but 64 x 300 x 20000 0.92, 32 x 600 x 20000 0.79, 128 x 128 x 10000 0.95, 100 x 100 x 100000 0.98; f64
+# 256 x 64 x 6272 1.10, 128 x 128 x 10000 1.10, 300 x 100 x 1000 1.41, 200 x 200 x 5000 1.49, 500 x 64 x 1000 1.67, 64
+# x 300 x 20000 1.08, 32 x 600 x 20000 1.25, but 128 x 64 x 20000 0.96, 64 x 147 x 25088 0.90.)
+COPIED_STEPS, COPIED_COLUMNS, COPIED_C = 64, 64, 96 << 10
 # And for the small family to leave it to that, such bytes and those of a row of A.T.  (768 x 768 by 64, 128 steps 1.38
 # 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
 UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
@@ -77,10 +78,12 @@ WRITTEN_L2 = 3
 SMALL_B = 2
 # And one of more than so many times L1 does beside 9 to 14 rows, in gemm's tiles, which fetch their panels.  (Times
 # the small family, 9 and 12 rows, f32 256 x 256 0.95 0.98, 300 x 300 1.05 1.1, 1000 x 200 1.1 1.2, 600 x 600 1.15
-# 1.5, 1000 x 1000 1.25 1.6; f64 256 x 256 1.1 0.9, 300 x 300 1.15 1.5, 1000 x 1000 2.0 2.4.)
+# 1.5, 1000 x 1000 1.25 1.6; f64 256 x 256 1.1 0.9, 300 x 300 1.15 1.5, 1000 x 1000 2.0 2.4.  Integers are gemm's
+# already, halves were not measured.)
 FLAT_L1 = 8
 # Steps of k of a B in place beside up to so many rows, where its own rows lie whole or half pages apart.  (Times 512,
-# 9, 12, 14 rows, f32 512 x 512 1.2 1.17 1.19, f64 512 x 512 1.3 1.25.)
+# 9, 12, 14 rows, f32 512 x 512 1.2 1.17 1.19, f64 512 x 512 1.3 1.25, i32 and i64 512 x 512 and 1024 x 500 1.2 to
+# 1.3.)
 APART_STEPS, APART_ROWS = 128, 15
 
 
@@ -134,6 +137,24 @@ def copied_from(problem: Problem) -> float:
     return FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
 
+def flat_bytes(problem: Problem, tier: registry.Isa) -> float:
+    """Return the bytes of B up to which the small family's row of tiles takes 9 to 14 rows; inf: as elsewhere.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.flat_bytes(Problem("f32", 12, 512, 512), registry.isa("v3"))
+    inf
+    """
+    return FLAT_L1 * cpu.caches().l1d if cpu.small_l1(tier) and _as_stored(problem) else inf
+
+
+def _as_stored(problem: Problem) -> bool:
+    # Numbers one by one, computed with as they lie in memory.
+    return not problem.row.converts and problem.row.group == 1
+
+
 def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
     """Return at most `kc` steps of k for a B in place.
 
@@ -145,7 +166,7 @@ def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
     512
     """
     apart = problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
-    few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS
+    few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS and _as_stored(problem)
     return min(kc, APART_STEPS) if cpu.small_l1(tier) and apart and few else kc
 
 
@@ -160,7 +181,7 @@ def side_steps(problem: Problem, tier: registry.Isa) -> int:
     0
     """
     row, rows = problem.row, problem.m * problem.row.parts
-    if not cpu.small_l1(tier) or problem.layout != "nn" or row.converts or row.group > 1 or rows > SIDE_ROWS:
+    if not cpu.small_l1(tier) or problem.layout != "nn" or not _as_stored(problem) or rows > SIDE_ROWS:
         return 0
     row_b = problem.n * row.itemsize
     if problem.k * row_b <= SIDE_L2 * cpu.caches().l2:
@@ -181,10 +202,8 @@ def copies_a(problem: Problem, tier: registry.Isa) -> bool:
     >>> heuristic_l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"), registry.isa("v3"))
     False
     """
-    if not cpu.small_l1(tier) or problem.layout[0] != "t" or problem.k < COPIED_STEPS:
-        return False
-    size = problem.m * problem.row.itemsize * problem.n
-    return any(problem.n >= columns and size >= least for columns, least in COPIED_C)
+    large = problem.m * problem.row.itemsize * problem.n >= COPIED_C and problem.n >= COPIED_COLUMNS
+    return cpu.small_l1(tier) and problem.layout[0] == "t" and large and problem.k >= COPIED_STEPS
 
 
 def beats_small(problem: Problem, tier: registry.Isa) -> bool:

@@ -34,6 +34,7 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 from . import cpu, heuristic_l1, heuristic_tiles, registry
@@ -307,8 +308,8 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
     if rows <= FLAT or rows > FEW_ROWS:
         return rows <= FLAT
     if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
-        panels = cpu.small_l1(tier) and problem.k > STEPS
-        return problem.k * row_b <= (heuristic_l1.FLAT_L1 * caches.l1d if panels else L3_SHARE * caches.l3)
+        most = heuristic_l1.flat_bytes(problem, tier) if problem.k > STEPS else inf
+        return problem.k * row_b <= min(most, L3_SHARE * caches.l3)
     paged = row_b % 4096 == 0 or (_copies_few(tier) and nearly_paged(problem))
     # (Beside an L1 of 32 KiB gemm's tiles, which fetch their panel, are better at panels that leave it: Skylake-SP, f32
     # 24 x 256 x 256 1.14, 24 x 300 x 300 1.12, 16 and 32 x 512 x 512 1.05 1.13, 16, 24, 32 x 1000 x 1000 1.23 1.66

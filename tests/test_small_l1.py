@@ -60,10 +60,11 @@ COPIED = [
     ("f64", "tn", 300, 300, 300, "ab"),
     ("f32", "tn", 768, 768, 48, "none"),
     ("f32", "tn", 64, 576, 28000, "ab"),
-    ("f32", "tn", 64, 575, 28000, "none"),
-    ("f32", "tn", 256, 96, 6000, "none"),
-    ("f64", "tn", 500, 64, 1000, "ab"),
-    ("f64", "tn", 500, 58, 1000, "none"),
+    ("f32", "tn", 256, 96, 6000, "ab"),
+    ("f32", "tn", 256, 95, 6000, "none"),
+    ("f64", "tn", 200, 64, 1000, "ab"),
+    ("f64", "tn", 500, 63, 1000, "none"),
+    ("f64", "tn", 1500, 2000, 48, "b"),
     ("f32", "tt", 1000, 1000, 1000, "ab"),
 ]
 
@@ -82,14 +83,15 @@ def test_what_is_copied(name: str, layout: str, m: int, n: int, k: int, pack: st
 
 @pytest.mark.usefixtures("skylake")
 def test_the_small_family_leaves_what_is_copied() -> None:
-    def small(m: int, n: int, k: int, layout: str = "nn", batch: int = 1) -> bool:
-        return heuristic_small.config(Problem("f32", m, n, k, batch, layout), V4) is not None
+    def small(m: int, n: int, k: int, layout: str = "nn", name: str = "f32") -> bool:
+        return heuristic_small.config(Problem(name, m, n, k, layout=layout), V4) is not None
 
     assert [small(size, size, size) for size in (64, 100, 128)] == [True, True, False]
     assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
     assert [small(m, 300, 300) for m in (8, 9, 14)] == [True, False, False]
     assert [small(m, 256, 256) for m in (8, 9, 14)] == [True, True, True]
     assert small(12, 2000, 48)
+    assert [small(12, 1000, 1000, name=name) for name in ("f32", "f64", "f16")] == [False, False, True]
     assert [small(m, 150, 100, "tn") for m in (300, 450)] == [True, False]
     assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
     assert [small(m, 800, 8) for m in (980, 990)] == [True, False]
