@@ -5,10 +5,10 @@
     python bench/builds.py /tmp/before --begin 16 --shapes 400x400x400 6x800x800
     python bench/builds.py /tmp/before --dtype float64 --threads 2 --shapes bench/shapes/complaint_shapes.csv
 
-Every round starts both builds in new processes, one after the other and in the other order next time, because where
-the operands of a process lie in memory decides as much as a change does: shapes of 8 to 32 MB come out in two modes.
-The ratios are this build's speed over the other one's, above 1 is faster: of the best samples of all processes,
-and of the median process (each by the best of its samples).
+Every round starts both builds in new processes, because where the operands of a process lie in memory decides as much
+as a change does: shapes of 8 to 32 MB come out in two modes. In a round both take turns on each shape, a sample at a
+time, one thread on another CPU every turn. The ratios are this build's speed over the other one's, above 1 is faster:
+of the best samples of all processes, and of the median process (each by the best of its samples).
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import cases
 import compare
+import load
 import progress
 import stats
+import turns
 import workers
 
 HERE = Path(__file__).resolve().parents[1]
@@ -44,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sample", type=float, default=0.005, metavar="SECONDS", help="length of a sample")
     made.add_argument("--budget", type=float, default=0.5, metavar="SECONDS", help="of a process on a shape")
     made.add_argument(
+        "--patience", type=float, default=1.0, metavar="SECONDS", help="most that a round waits for other processes"
+    )
+    made.add_argument(
         "--begin", type=int, choices=range(0, 64, 16), metavar="BYTES",
         help="operands begin so many bytes into a line: 0, 16, 32 or 48 (default: where NumPy puts them, mostly 16)",
     )  # fmt: skip
@@ -51,32 +57,38 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def times(tree: Path, shapes: Sequence[cases.Case], options: argparse.Namespace, bar: progress.Bar) -> list[float]:
-    """Return the best seconds of each shape in a new process of a build.
+def times(
+    builds: Mapping[str, Path], shapes: Sequence[cases.Case], options: argparse.Namespace, bar: progress.Bar
+) -> list[dict[str, float]]:
+    """Return the best seconds of each shape in a new process of every build, which take turns.
 
     Raises
     ------
     RuntimeError
-        When the build does not run there, or does not compute a shape.
+        When a build does not run, or does not compute a shape.
     """
-    found = []
-    with workers.Worker("fastgemm", options.threads, environment={"PYTHONPATH": str(tree)}) as worker:
-        about = worker.start()
-        if not about["ok"]:
-            raise RuntimeError(f"{tree}: {about['reason']}")
+    crew = [
+        workers.Worker("fastgemm", options.threads, environment={"PYTHONPATH": str(tree)}, label=name)
+        for name, tree in builds.items()
+    ]
+    rounds = max(2, min(20, int(options.budget / options.sample)))
+    both, found = turns.Turns(crew, load.Quiet(options.patience), rounds, options.budget), []
+    try:
+        for name, about in both.about.items():
+            if not about["ok"]:
+                raise RuntimeError(f"{builds[name]}: {about['reason']}")
         for case in shapes:
-            bar.step(f"{case.label} in {tree.name}")
-            answer = worker.ask(
-                "prepare", case=case.to_dict(), sample=options.sample, operands="hot", reuse_out=options.reuse_out,
-                budget=options.budget, begin=options.begin,
+            bar.step(case.label)
+            result: dict[str, Any] = {"times": {}, "errors": {}}
+            both.take(
+                result, both.patience, case=case.to_dict(), sample=options.sample, operands="hot",
+                reuse_out=options.reuse_out, budget=options.budget, begin=options.begin,
             )  # fmt: skip
-            if "unsupported" in answer:
-                raise RuntimeError(f"{tree}: {case.label}: {answer['unsupported']}")
-            samples = [] if answer["seconds"] is None else [answer["seconds"]]
-            most = max(1, min(20, int(options.budget / options.sample)))
-            while len(samples) < most and sum(samples) * answer["loops"] < options.budget:
-                samples += worker.ask("time")["seconds"]
-            found.append(min(samples))
+            for name, why in result["errors"].items():
+                raise RuntimeError(f"{builds[name]}: {case.label}: {why}")
+            found.append({name: min(result["times"][name]["samples"]) for name in builds})
+    finally:
+        both.stop()
     return found
 
 
@@ -84,20 +96,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; 2 where a build or a shape list is missing."""
     options = parser().parse_args(arguments)
     builds = {"this": HERE, "other": options.other.resolve()}
-    found: dict[str, list[list[float]]] = {name: [] for name in builds}
+    found: list[list[dict[str, float]]] = []
     try:
         shapes = compare.chosen_cases(options)
-        with progress.bar("builds", 2 * options.rounds * len(shapes)) as bar:
+        with progress.bar("builds", options.rounds * len(shapes)) as bar:
             for turn in range(options.rounds):
-                for name in list(builds)[:: 1 if turn % 2 == 0 else -1]:
-                    found[name].append(times(builds[name], shapes, options, bar))
-    except (OSError, RuntimeError, ValueError, workers.Died) as error:
+                order = list(builds)[:: 1 if turn % 2 == 0 else -1]
+                found.append(times({name: builds[name] for name in order}, shapes, options, bar))
+    except (OSError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{workers.machine()['cpu']}, {options.threads} thread(s), {options.rounds} processes a build")
     rows, ratios = [], []
     for at, case in enumerate(shapes):
-        this, other = ([process[at] for process in found[name]] for name in ("this", "other"))
+        this, other = ([process[at][name] for process in found] for name in ("this", "other"))
         ratio = statistics.median(other) / statistics.median(this)
         ratios.append(ratio)
         shown = [stats.duration(statistics.median(seconds)) for seconds in (this, other)]

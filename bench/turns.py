@@ -12,7 +12,7 @@ from load import Quiet
 
 
 class Turns:
-    """Living workers of some libraries, and the timing of a case by all of them.
+    """Living workers of some libraries, and the timing of a case by all of them, every turn on another CPU.
 
     Parameters
     ----------
@@ -51,6 +51,7 @@ class Turns:
             # Every other round the other way round: nobody always runs after the same neighbour.
             for worker in list(left)[:: 1 if turn % 2 == 0 else -1]:
                 if left[worker] > turn:
+                    worker.move(turn)
                     spent[worker] += self._sample(worker, result)
                     if spent[worker] > self.budget or worker.name in result["errors"]:
                         left[worker] = 0
@@ -75,6 +76,7 @@ class Turns:
         self, worker: workers.Worker, result: dict[str, Any], patience: float, request: dict[str, Any]
     ) -> bool:
         """Whether a worker can compute the case."""
+        worker.move(0)
         try:
             answer = worker.ask("prepare", patience, **request)
         except workers.Died as error:

@@ -7,6 +7,7 @@ shared machine hits them alike.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -47,6 +48,8 @@ class Worker:
         What the process runs; ``worker.py`` by default, which times products.
     known : dict, optional
         The libraries of that script by name; `peers.libraries` by default.
+    label : str, optional
+        What results call it; `name` by default.
     """
 
     def __init__(
@@ -57,8 +60,9 @@ class Worker:
         environment: dict[str, str] | None = None,
         script: Path = SCRIPT,
         known: Mapping[str, type[peers.Library]] | None = None,
+        label: str | None = None,
     ) -> None:
-        self.name, self.threads, self.script = name, threads, script
+        self.library, self.name, self.threads, self.script = name, label or name, threads, script
         self.python = python or sys.executable
         library = (known or peers.libraries())[name]
         self.environment = {**library.environment(threads), **(environment or {})}
@@ -73,7 +77,7 @@ class Worker:
         self._pending = b""
         try:
             self._process = subprocess.Popen(
-                [self.python, str(self.script), self.name, str(self.threads)],
+                [self.python, str(self.script), self.library, str(self.threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -123,6 +127,17 @@ class Worker:
         self.stop()
         how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         return f"process ended ({how}){': ' + text[-1] if text else ''}"
+
+    def move(self, turn: int) -> None:
+        """Run on the CPU of this turn from now on, where one thread has several to choose from.
+
+        A process stays on the CPU that it has run on.  Beside a neighbour on a core's other hardware thread that one is
+        half as fast for minutes, and so are all samples of the library that happens to be there.
+        """
+        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        if self.threads == 1 and len(cpus) > 1 and self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(self._process.pid, {cpus[turn % len(cpus)]})
 
     def settle(self) -> None:
         """Wait until this library's idle threads sleep; nothing to wait for with one thread."""

@@ -9,6 +9,7 @@ import doctest
 import importlib
 import json
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -348,6 +349,18 @@ class TestLibraries:
         # On a machine that is slow enough a later call may be the sample.
         assert len(calls) > 1
         assert ready["seconds"] is None or len(calls) == 2
+
+    @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes stay where the system puts them")
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_a_process_of_one_thread_moves_every_turn(self, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        moved: list[int] = []
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 1})
+        monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: moved.extend(cpus))
+        with workers.Worker("numpy", threads) as one:
+            one.start()
+            for turn in range(3):
+                one.move(turn)
+        assert moved == ([1, 3, 1] if threads == 1 else [])
 
     def test_builds_says_what_is_missing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert builds.main([str(tmp_path / "no list"), "--shapes", "none.csv"]) == 2
