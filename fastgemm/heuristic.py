@@ -131,7 +131,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return _gemv(problem, tier)
     tier = _narrower(problem, tier)
     best: tuple[float, Config] | None = None
-    for mr, nr in heuristic_tiles.tiles(problem, tier):
+    for mr, nr in heuristic_l1.tiles(problem, tier):
         pack = packing(problem, tier, mr, nr)
         for split, threads in _teams(problem):
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
@@ -553,6 +553,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     side = heuristic_l1.side_steps(problem, tier) if pack == "b" and problem.n > nr else 0
     if side:
         kc = min(kc, side)
+    elif pack == "b" and not few:
+        kc = heuristic_l1.half_steps(problem, tier, kc)
     kc = -(-problem.k // -(-problem.k // kc))
     if ahead:
         # The block that tiles fetch beside the one that they multiply.
@@ -594,7 +596,10 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 1.05 1.04, 2000^3 1.07 1.02, 500 x 4096 x 4096 1.08 1.09, f64 700^3 1.06 1.16, 1000^3 1.06 1.10, 2000^3 1.1
         # 1.2; 1500^3, f32, 1.0 1.05.)
         small_l1 = cpu.small_l1(tier) and problem.row.group == 1
-        nc = max(nr, (2 if small_l1 and pack == "b" else 4) * l2 // (kc * size) // nr * nr)
+        held = (2 if small_l1 and pack == "b" else 4) * l2
+        if pack == "b" and heuristic_l1.half_wide(problem, tier, kc):
+            held = l2 // 2
+        nc = max(nr, held // (kc * size) // nr * nr)
         if pack == "b" and not small_l1 and _passes(problem) and kc * min(nc, problem.n) * size > l2:
             # Beside an A by columns as many columns as for the fewer steps (times those for twice as many, two threads:
             # f32 1000 x 2000 x 1000 tt 1.11, f64 500 x 1000 x 1000 tn 1.02; one thread 1.0).

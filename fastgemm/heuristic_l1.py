@@ -28,13 +28,11 @@ LINES_AHEAD = 16
 # 2048 x 2048 from L3 in blocks of 256 x 512 7.0 and 11.3; 1024 x 1024 12.7 and 14.0; 512 x 512 15.3 and 17.1; 1000 x
 # 1000 16.4 and 14.4.)
 NARROW_PANELS, ALL_PANELS = 128, 1 << 10
-# Rows from which B is copied: where its rows lie whole pages, or half a page, apart, from memory, and otherwise.  (Best
-# copied times best in place, of 16, 24, 32, 64, 100 or 128 rows: 2048 x 2048 1.03 - 1.42 1.66 2.17, 1024 x 1024 1.15,
-# 2048 x 512 1.05; 512 x 512 0.95 1.12 1.24 1.59 1.74; 3000 x 3000 0.82 - 0.91 1.01; 1000 x 1000 0.90 0.97 1.02 1.10
-# 1.38, 256 x 256 0.79 0.85 0.85 1.08 1.13, 300 x 300 0.79 0.87 0.94 1.07 1.14, 48 rows by both 1.00 and 1.02, 1000 x
-# 100 0.82 - 0.95 1.08 1.15; f64 256 x 256 0.71 - 0.88 1.04, 300 x 300 0.85 - 0.93 1.07, 512 x 512 1.06 - 1.38, 1000 x
-# 1000 0.74 - 0.94 1.03.  A B in L1, 100 x 64 x 500 0.96.)
-PAGED_ROWS, HALF_PAGED_ROWS, FAR_ROWS, ROWS = 16, 24, 64, 48
+# Rows from which B is copied: from memory, and otherwise.  (Best copied times best in place, of 16, 24, 32, 64, 100 or
+# 128 rows: 3000 x 3000 0.82 - 0.91 1.01; 1000 x 1000 0.90 0.97 1.02 1.10 1.38, 256 x 256 0.79 0.85 0.85 1.08 1.13, 300
+# x 300 0.79 0.87 0.94 1.07 1.14, 48 rows by both 1.00 and 1.02, 1000 x 100 0.82 - 0.95 1.08 1.15; f64 256 x 256 0.71 -
+# 0.88 1.04, 300 x 300 0.85 - 0.93 1.07, 1000 x 1000 0.74 - 0.94 1.03.  A B in L1, 100 x 64 x 500 0.96.)
+FAR_ROWS, ROWS = 64, 48
 # Of a B of more than so many times L2 that is copied for up to so many rows: steps of k of a block, half of L2 wide.
 # Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
 # rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
@@ -44,7 +42,7 @@ PAGED_ROWS, HALF_PAGED_ROWS, FAR_ROWS, ROWS = 16, 24, 64, 48
 # rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
 # 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
 SIDE_L2, SIDE_ROWS, SIDE_STEPS = 3, 400, {24: 128, 72: 256, 400: 512}
-# And rows from which it is from memory, and from L3, where rows that lie half pages apart have PAGED_ROWS.  (Best
+# And rows from which it is from memory, and from L3, where rows that lie half pages apart have APART_ROWS.  (Best
 # copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37,
 # 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6,
 # 3000^2 1.3.)
@@ -54,6 +52,13 @@ SIDE_FAR, SIDE_NEAR = 9, 24
 # 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96 rows 0.9 1.0, 12 x
 # 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000 1.09 1.15.)
 SIDE_ROW = 2048
+# Rows up to which blocks of any other B that is copied, of less than so many times L2, are half of L2 wide, and of so
+# many steps: tiles read panels from there, and of a larger block from L3 for every MC rows.  In single precision such
+# steps are taken for up to twice as many.  (Times blocks of 2 L2, nn and nt, f32 300 x 512 x 512 1.06, 400^3 1.03 1.05,
+# 512^3 1.07 1.08, 640^3 1.06, f64 300^3 1.06, 400^3 1.05, 512^3 1.05; 200 x 512 x 512 0.98, f64 1024^3 0.94.  Steps
+# halved f32 784 x 256 x 832 1.04 1.04, 700^3 1.03, 500 x 1000^2 1.03 1.06, 1000^3 1.02 1.03, but 600 and 1000 x 2000^2
+# 0.99 0.95, 1024^3 0.96, 1400^3 0.97, f64 700^3 0.96, 1000^3 0.97.)
+HALF_ROWS, HALF_STEPS, HALF_B = 1024, 512, 4
 # What an A by columns must have to be copied as well: steps of k, columns of C, and the bytes of A.T's row by them.
 # (Best with both copied times best in place, f32 256 x 96 x 6000 1.26, 200 x 100 x 500 1.18, 300 x 100 x 1000 1.18,
 # 500 x 64 x 1000 1.10, 100 x 300 x 300 1.15, 200 x 200 x 5000 1.24, 300^3 1.28, 1000 x 64 x 2000 1.68, 64 x 576 x
@@ -69,9 +74,10 @@ UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
 # 784 x 4800 x 32 83 83 65, 25232 x 1600 x 32 84 83 58, 255 x 2048 x 16 42 43 40, 4000 x 4000 by 64, 128 54 56 53, 60 61
 # 60; 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.)
 WRITTEN_STEPS, WRITTEN_ROWS, WRITTEN_ROW = 64, 24, 1024
-# And of more than so many times L2 the small family leaves C to that.  (Time of the small family over that, best and
-# median of eight processes by turns, 688 x 688 x 4 1.14 0.87, 800 x 800 by 4, 16 1.08 0.87, 1.12 0.83, 1000 x 1000 x 8
-# 1.48 1.23, 1500 x 1500 x 4 5 3; f64 400 x 400 x 4 0.86, 688 x 688 x 4 1.08 1.07, 800 x 800 x 4 1.30 2.5.)
+# And of more than so many times L2 the small family leaves C to that.  (Times the small family, of `bench/builds.py`,
+# four processes, f32 500 x 500 x 4 0.94, 572 x 572 x 4 1.05, 688 x 688 x 4 1.02, 800 x 800 by 4, 8, 16 0.98 0.87 0.77,
+# 1000 x 1000 x 8 1.35; f64 400 x 400 x 8 0.83, 500 x 500 x 4 1.3, 600 x 600 x 8 0.86, 688 x 688 x 4 0.92, 800 x 800 by
+# 4, 8 1.0 1.03.)
 WRITTEN_L2 = 3
 # A B of less than so many times L1 stays in place where the small family takes it (100^3 1.09, 150 x 150 x 100 1.04,
 # 128^3 0.91).
@@ -81,10 +87,19 @@ SMALL_B = 2
 # 1.5, 1000 x 1000 1.25 1.6; f64 256 x 256 1.1 0.9, 300 x 300 1.15 1.5, 1000 x 1000 2.0 2.4.  Integers are gemm's
 # already, halves were not measured.)
 FLAT_L1 = 8
-# Steps of k of a B in place beside up to so many rows, where its own rows lie whole or half pages apart.  (Times 512,
-# 9, 12, 14 rows, f32 512 x 512 1.2 1.17 1.19, f64 512 x 512 1.3 1.25, i32 and i64 512 x 512 and 1024 x 500 1.2 to
-# 1.3.)
-APART_STEPS, APART_ROWS = 128, 15
+# Up to so many rows B stays in place where its own rows lie whole or half pages apart, and share sets of L1 and L2: by
+# so few steps of k, of few rows or a B that L2 holds, and of more.  (Times copied in blocks of 128 x 4 KiB, or, 512 x
+# 512, of all steps, 16, 18, 20, 24, 32 rows, f32 512 x 512 1.1 1.2 1.15 1.05 1.06, 2048 x 512 1.2 1.17 1.1 1.05 0.85,
+# 1024^2 1.13 1.15 1.1 1.1 0.86; f64 512 x 512 1.07 - 1.0 0.97 0.8, 1024 x 512 1.15 - 1.08 1.05 0.84, but 1024^2 0.7 to
+# 0.9.  Steps 64 times 128: f32 512 x 512 0.95, 1024^2 1.02 to 1.05, 9 x 1024^2 0.7, f64 512 x 512 1.05, 256 x 512 0.95;
+# 128 times 512, 9, 12, 14 rows, f32 512 x 512 1.2 1.17 1.19, f64 512 x 512 1.3 1.25, i32 and i64 512 x 512 and 1024 x
+# 500 1.2 to 1.3.)
+APART_ROWS, APART_STEPS = 24, (128, 64)
+# From so many rows on such a B is read by tiles of so many vectors: narrower ones read as many lines of each row as
+# often.  (6 x 64 times 14 x 32 and 8 x 48, 16, 18, 20, 24 rows, 2048 x 512 1.19 1.03, 1.2 1.09, 1.12 1.0, 1.24 1.08,
+# 1024^2 1.2 1.03, 1.18 1.09, 1.1 1.01, 1.18 1.05, 512^2 1.16 0.93, 1.12 1.04, 1.02 0.98, 1.03 0.99, 15 rows - 0.8; 9,
+# 12, 14 rows, which are one tile there, 0.97, 1.07, 0.95.)
+APART_MANY, APART_VECTORS = 15, (3, 4)
 
 
 def lines_ahead(tier: registry.Isa) -> int:
@@ -124,17 +139,12 @@ def copied_from(problem: Problem) -> float:
     row_b = problem.n * problem.row.itemsize
     if problem.k * row_b <= cpu.caches().l1d:
         return inf
-    if not problem.row.converts and row_b >= SIDE_ROW and problem.k * row_b > SIDE_L2 * cpu.caches().l2:
-        apart = row_b % (heuristic_tiles.PAGE // 2) == 0
-        if problem.k * row_b > cpu.caches().l3 // (6 if apart else 2):
-            return SIDE_FAR
-        # (Copied by 128 steps of it, f32 13 and 15 x 2048 x 512 0.93, 0.9, f64, of 8 MiB, 1.6, 1.5.)
-        return PAGED_ROWS if apart else SIDE_NEAR
-    if row_b % heuristic_tiles.PAGE == 0:
-        return PAGED_ROWS
-    if row_b % (heuristic_tiles.PAGE // 2) == 0:
-        return HALF_PAGED_ROWS
-    return FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
+    far = not problem.row.converts and row_b >= SIDE_ROW and problem.k * row_b > SIDE_L2 * cpu.caches().l2
+    if far and problem.k * row_b > cpu.caches().l3 // (6 if _apart(problem) else 2):
+        return SIDE_FAR
+    if _apart(problem):
+        return APART_ROWS + 1
+    return SIDE_NEAR if far else FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
 
 def flat_bytes(problem: Problem, tier: registry.Isa) -> float:
@@ -155,6 +165,38 @@ def _as_stored(problem: Problem) -> bool:
     return not problem.row.converts and problem.row.group == 1
 
 
+def _apart(problem: Problem) -> bool:
+    # Rows of B that lie whole pages, or half pages, apart.
+    return problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
+
+
+def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
+    # Such a B in place beside a few rows.
+    few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS and _as_stored(problem)
+    return cpu.small_l1(tier) and few and _apart(problem)
+
+
+def _leaves_l2(problem: Problem) -> bool:
+    return problem.k * problem.n * problem.row.itemsize > cpu.caches().l2
+
+
+def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
+    """Return the tiles to choose from, of `heuristic_tiles.tiles`.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.tiles(Problem("f32", 16, 1024, 1024), registry.isa("v3"))
+    ((6, 16), (4, 24))
+    """
+    found = heuristic_tiles.tiles(problem, tier)
+    if problem.m * problem.row.parts < APART_MANY or not _stays_apart(problem, tier):
+        return found
+    least = APART_VECTORS[_leaves_l2(problem)] * registry.lanes(problem.row, tier)
+    return tuple(tile for tile in found if tile[1] >= least) or found
+
+
 def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
     """Return at most `kc` steps of k for a B in place.
 
@@ -165,9 +207,9 @@ def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
     >>> heuristic_l1.apart_steps(Problem("f32", 12, 512, 512), registry.isa("v3"), 512)
     512
     """
-    apart = problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
-    few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS and _as_stored(problem)
-    return min(kc, APART_STEPS) if cpu.small_l1(tier) and apart and few else kc
+    if not _stays_apart(problem, tier):
+        return kc
+    return min(kc, APART_STEPS[problem.m * problem.row.parts >= APART_MANY and _leaves_l2(problem)])
 
 
 def side_steps(problem: Problem, tier: registry.Isa) -> int:
@@ -190,6 +232,35 @@ def side_steps(problem: Problem, tier: registry.Isa) -> int:
         return SIDE_STEPS[SIDE_ROWS]
     steps = next(steps for most, steps in SIDE_STEPS.items() if rows <= most)
     return max(128, steps * 4 // row.itemsize)
+
+
+def half_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
+    """Return at most `kc` steps of k for the blocks of a B that is copied beside an A by rows.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.half_steps(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 1000)
+    1000
+    """
+    halved = problem.k <= 2 * HALF_STEPS and problem.row.itemsize == 4
+    return min(kc, HALF_STEPS) if halved and half_wide(problem, tier, HALF_STEPS) else kc
+
+
+def half_wide(problem: Problem, tier: registry.Isa, kc: int) -> bool:
+    """Say whether the blocks of such a B, of `kc` steps, are half of L2 wide.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.half_wide(Problem("f32", 512, 512, 512), registry.isa("v3"), 512)
+    False
+    """
+    near = problem.k * problem.n * problem.row.itemsize < HALF_B * cpu.caches().l2
+    fits = problem.m * problem.row.parts <= HALF_ROWS and kc <= HALF_STEPS and near
+    return cpu.small_l1(tier) and problem.layout[0] == "n" and fits and _as_stored(problem)
 
 
 def copies_a(problem: Problem, tier: registry.Isa) -> bool:

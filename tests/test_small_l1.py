@@ -40,16 +40,16 @@ COPIED = [
     ("f32", "nn", 200, 100, 64, "none"),
     ("f32", "nn", 40, 300, 300, "none"),
     ("f32", "nn", 48, 300, 300, "b"),
-    ("f32", "nn", 12, 1024, 500, "none"),
-    ("f32", "nn", 16, 1024, 500, "b"),
-    ("f32", "nn", 23, 512, 512, "none"),
-    ("f32", "nn", 24, 512, 512, "b"),
+    ("f32", "nn", 24, 1024, 500, "none"),
+    ("f32", "nn", 25, 1024, 500, "b"),
+    ("f32", "nn", 24, 512, 512, "none"),
+    ("f32", "nn", 25, 512, 512, "b"),
     ("f32", "nn", 8, 2500, 2500, "none"),
     ("f32", "nn", 9, 2500, 2500, "b"),
     ("f32", "nn", 23, 1250, 1250, "none"),
     ("f32", "nn", 24, 1250, 1250, "b"),
-    ("f32", "nn", 15, 2048, 512, "none"),
-    ("f32", "nn", 16, 2048, 512, "b"),
+    ("f32", "nn", 24, 2048, 512, "none"),
+    ("f32", "nn", 25, 2048, 512, "b"),
     ("f32", "nn", 9, 4096, 4096, "b"),
     ("f64", "nn", 9, 2048, 512, "b"),
     ("f32", "nn", 63, 200, 50000, "none"),
@@ -115,6 +115,29 @@ def test_blocks() -> None:
 
 
 @pytest.mark.usefixtures("skylake")
+def test_blocks_of_a_square() -> None:
+    """Half of L2 wide and 512 steps up to 1024 rows by less than 4 MiB, elsewhere as before."""
+
+    def blocks(m: int, n: int, k: int, dtype: str = "f32") -> tuple[int, int]:
+        problem = Problem(dtype, m, n, k)
+        mr, nr = registry.tiles(problem.row, V4)[0]
+        return heuristic.blocks(problem, V4, mr, nr, "b")[1:]
+
+    assert [blocks(size, size, size) for size in (400, 1000)] == [(400, 320), (500, 256)]
+    assert [blocks(size, size, size) for size in (1024, 1400)] == [(1024, 512), (1400, 320)]
+    assert [blocks(size, size, size, "f64") for size in (512, 700)] == [(512, 128), (700, 352)]
+    assert blocks(1025, 1000, 1000) == (1000, 512)
+
+
+@pytest.mark.usefixtures("skylake")
+def test_tiles_of_rows_apart() -> None:
+    """Of rows whole pages apart more than a tile's read them by tiles of most vectors."""
+    assert [len(heuristic_l1.tiles(Problem("f32", m, 512, 512), V4)) for m in (14, 15, 25)] == [3, 2, 3]
+    assert heuristic_l1.tiles(Problem("f32", 16, 1024, 1024), V4) == ((6, 64),)
+    assert len(heuristic_l1.tiles(Problem("f32", 16, 1000, 1024), V4)) == 3
+
+
+@pytest.mark.usefixtures("skylake")
 def test_blocks_of_few_rows() -> None:
     """Long pieces of B's rows, fewer steps for fewer rows, half of L2 in all; of short rows, or a small B, others."""
 
@@ -127,7 +150,9 @@ def test_blocks_of_few_rows() -> None:
     assert [blocks(m, 4096, 4096) for m in (73, 400, 401)] == [(512, 256), (512, 256), (1024, 512)]
     assert [blocks(m, 4096, 4096, "f64") for m in (24, 72, 73)] == [(128, 512), (128, 512), (256, 256)]
     assert [blocks(16, n, 8192) for n in (512, 500)] == [(128, 1024), (512, 256)]
-    assert [heuristic.blocks(Problem("f32", m, 1024, 1024), V4, 6, 64, "none")[1] for m in (15, 16)] == [128, 512]
+    steps = [heuristic.blocks(Problem("f32", m, 1024, 1024), V4, 6, 64, "none")[1] for m in (14, 15, 24, 25)]
+    assert steps == [128, 64, 64, 512]
+    assert heuristic.blocks(Problem("f32", 24, 512, 512), V4, 6, 64, "none")[1] == 128
     assert [blocks(16, 1024, k)[0] for k in (768, 769)] == [768, 110]
     assert heuristic_l1.side_steps(Problem("f32", 16, 4096, 4096, layout="nt"), V4) == 0
     assert heuristic_l1.side_steps(Problem("i8", 16, 4096, 4096), V4) == 0
