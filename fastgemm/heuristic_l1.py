@@ -260,7 +260,7 @@ def half_wide(problem: Problem, tier: registry.Isa, kc: int) -> bool:
     """
     near = problem.k * problem.n * problem.row.itemsize < HALF_B * cpu.caches().l2
     fits = problem.m * problem.row.parts <= HALF_ROWS and kc <= HALF_STEPS and near
-    return cpu.small_l1(tier) and problem.layout[0] == "n" and fits and _as_stored(problem)
+    return cpu.small_l1(tier) and problem.layout in ("nn", "nt") and fits and _as_stored(problem)
 
 
 def copies_a(problem: Problem, tier: registry.Isa) -> bool:

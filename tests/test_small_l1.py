@@ -127,6 +127,8 @@ def test_blocks_of_a_square() -> None:
     assert [blocks(size, size, size) for size in (1024, 1400)] == [(1024, 512), (1400, 320)]
     assert [blocks(size, size, size, "f64") for size in (512, 700)] == [(512, 128), (700, 352)]
     assert blocks(1025, 1000, 1000) == (1000, 512)
+    packed = heuristic.blocks(Problem("f32", 512, 512, 512, layout="np"), V4, 6, 64, "b")
+    assert packed[1:] == (512, 1024), "a B in panels as before"
 
 
 @pytest.mark.usefixtures("skylake")
