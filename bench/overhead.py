@@ -3,6 +3,7 @@
     python bench/overhead.py
     python bench/overhead.py --sizes 4 8 16 --rounds 20 --require 150
     python bench/overhead.py --graph
+    python bench/overhead.py --first
 
 Float32 products of 4 to 64 through fastgemm.matmul and np.matmul, with a fresh output and with
 out=; with an operand of fastgemm.pack, and with a bias through fastgemm.linear, of both kinds of
@@ -10,6 +11,7 @@ weights.  The first line is the cost of calling a compiled function that does no
 arguments: nobody can be faster.  Both libraries run in this one process (with one thread no pools
 fight) and take turns; the best of all rounds counts, the loop itself subtracted.
 --graph times a compiled graph instead, three layers of 8 features and two rows: what its calls cost.
+--first: what the first call of a shape costs over the second one, its plan (median of the shapes, drawn at random).
 --require says how many nanoseconds an 8 x 8 product of fastgemm may take.
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import operator
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--dtype", default="float32", help="element type (default float32)")
     made.add_argument("--rounds", type=int, default=15, help="turns of every variant (default 15)")
     made.add_argument("--graph", action="store_true", help="a compiled graph of three tiny layers instead")
+    made.add_argument("--first", action="store_true", help="the first call of a shape instead")
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", type=float, metavar="NS", help="exit 1 when an 8x8 product of fastgemm takes longer")
     return made
@@ -109,6 +113,25 @@ def of_graph(rounds: int) -> dict[str, float]:
     return best
 
 
+def of_first(count: int) -> dict[str, float]:
+    """Return the microseconds that the first call of a shape takes over its second, by range of sizes; medians."""
+    import numpy as np
+
+    import fastgemm
+
+    rng, found = np.random.default_rng(0), {}
+    for least, most in ((2, 65), (100, 300)):
+        x = np.ones((most, most), np.float32)
+        fastgemm.matmul(x, x)
+        spent = []
+        for m, n, k in rng.integers(least, most, (count, 3)).tolist():
+            a, b = x[:m, :k], x[:k, :n]
+            first, second = (timing.bare(fastgemm.matmul, (a, b), 1) for _ in range(2))
+            spent.append((first - second) * 1e6)
+        found[f"{least} to {most - 1}"] = statistics.median(spent)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print nanoseconds by size; 1 when --require is missed."""
     options = parser().parse_args(arguments)
@@ -117,6 +140,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.graph:
         print(f"{workers.machine()['cpu']}; three layers of 8 features, 2 rows, microseconds a call:")
         print("  ".join(f"{name} {cost:.1f}" for name, cost in of_graph(options.rounds).items()))
+        return 0
+    if options.first:
+        print(f"{workers.machine()['cpu']}; the first call of a shape over the second, by its sizes, microseconds:")
+        print("  ".join(f"{name}: {cost:.0f}" for name, cost in of_first(20 * options.rounds).items()))
         return 0
     bare, found = measure(options.sizes, options.dtype, options.rounds)
     names = list(found)

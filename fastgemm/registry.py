@@ -15,6 +15,7 @@ real and with the imaginary part of A), so a tile of 6 real rows has 3 complex o
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple, Protocol, TypeVar
 
 
@@ -290,6 +291,7 @@ class _Named(Protocol):
 _Row = TypeVar("_Row", bound=_Named)
 
 
+@functools.cache
 def dtype(name: str) -> DType:
     """Return the row of a dtype by its registry name or NumPy name."""
     for row in DTYPES:
@@ -315,16 +317,19 @@ def named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
     raise ValueError(f"unknown {one} {name!r}; known {several}: {', '.join(row.name for row in rows)}")
 
 
+@functools.cache
 def isa(name: str) -> Isa:
     """Return the row of an ISA tier."""
     return named(ISAS, name, "ISA tier", "tiers")
 
 
+@functools.cache
 def family(name: str) -> Family:
     """Return the row of a kernel family."""
     return named(FAMILIES, name, "kernel family", "families")
 
 
+@functools.cache
 def epilogue(name: str) -> Epilogue:
     """Return the row of an activation."""
     return named(EPILOGUES, name, "activation", "activations")
@@ -346,12 +351,14 @@ def accumulators(dt: DType, tier: Isa) -> int:
     return 2 if dt.parts == 2 or (dt.lane == "i64" and "avx512dq" not in tier.features) else 1
 
 
+@functools.cache
 def registers(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     """Register tiles of a dtype on a tier as (rows of output, vectors)."""
     rows = (TILES if dt.lane[0] == "f" else BYTE_TILES if dt.group > 1 else WHOLE_TILES)[tier.name]
     return tuple((high // accumulators(dt, tier), nv) for high, nv in rows)
 
 
+@functools.cache
 def tiles(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     """Register tiles of a dtype on a tier as (MR, NR), in elements."""
     return tuple((mr, nv * lanes(dt, tier)) for mr, nv in registers(dt, tier))

@@ -30,6 +30,7 @@ import cases  # noqa: E402
 import children  # noqa: E402
 import compare  # noqa: E402
 import environment  # noqa: E402
+import overhead  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
 import squares  # noqa: E402
@@ -349,6 +350,11 @@ class TestLibraries:
         # On a machine that is slow enough a later call may be the sample.
         assert len(calls) > 1
         assert ready["seconds"] is None or len(calls) == 2
+
+    def test_what_a_first_call_costs(self) -> None:
+        spent = overhead.of_first(3)
+        assert list(spent) == ["2 to 64", "100 to 299"]
+        assert all(map(math.isfinite, spent.values()))
 
     @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes stay where the system puts them")
     @pytest.mark.parametrize("threads", [1, 2])

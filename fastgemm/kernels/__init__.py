@@ -30,6 +30,7 @@ _loaded: set[str] = set()
 _lock = threading.Lock()
 
 
+@functools.cache
 def available() -> tuple[tuple[str, str], ...]:
     """Return the (family, ISA tier) pairs that this installation was built with."""
     return tuple(
@@ -41,9 +42,15 @@ def available() -> tuple[tuple[str, str], ...]:
 
 def runnable() -> tuple[registry.Isa, ...]:
     """Return the tiers that are built in and that this CPU runs, lowest first."""
-    built = set(available())
+    return tuple(tier for tier in cpu.isas() if tier.name in _whole())
+
+
+@functools.cache
+def _whole() -> frozenset[str]:
+    # The tiers of which this installation has every family that is for all of them.
     everywhere = [family.name for family in registry.FAMILIES if not family.tiers]
-    return tuple(tier for tier in cpu.isas() if all((name, tier.name) in built for name in everywhere))
+    built = frozenset(available())
+    return frozenset(tier.name for tier in registry.ISAS if built.issuperset((name, tier.name) for name in everywhere))
 
 
 @functools.cache
