@@ -99,6 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[list[dict[str, float]]] = []
     try:
         shapes = compare.chosen_cases(options)
+        for tree in builds.values():
+            # Without one there the installed package would answer for it.
+            if not any((tree / "fastgemm" / "driver").glob("_plan.*.*")):
+                raise RuntimeError(f"{tree}: no build of fastgemm in place there")
         with progress.bar("builds", options.rounds * len(shapes)) as bar:
             for turn in range(options.rounds):
                 order = list(builds)[:: 1 if turn % 2 == 0 else -1]

@@ -37,9 +37,13 @@ class Turns:
         self, crew: Iterable[workers.Worker], quiet: Quiet, rounds: int, budget: float, patience: float = 120.0
     ) -> None:
         self.quiet, self.rounds, self.budget, self.patience = quiet, rounds, budget, patience
-        known = list(crew)
-        self.about = {worker.name: worker.start() for worker in known}
-        self.crew = [worker for worker in known if self.about[worker.name]["ok"]]
+        self._known = list(crew)
+        try:
+            self.about = {worker.name: worker.start() for worker in self._known}
+        except BaseException:
+            self.stop()
+            raise
+        self.crew = [worker for worker in self._known if self.about[worker.name]["ok"]]
 
     def take(self, result: dict[str, Any], patience: float, **request: Any) -> None:
         """Prepare every library for a case by a request, and time it; samples and errors come into the result."""
@@ -53,9 +57,11 @@ class Turns:
                 if left[worker] > turn:
                     worker.move(turn)
                     spent[worker] += self._sample(worker, result)
-                    if spent[worker] > self.budget or worker.name in result["errors"]:
+                    # (Not before it has been on every CPU: the others have.)
+                    done = spent[worker] > self.budget and turn + 1 >= len(worker.cpus)
+                    if done or worker.name in result["errors"]:
                         left[worker] = 0
-        for worker in left:
+        for worker in (one for one in left if one.name not in result["errors"]):
             with contextlib.suppress(workers.Died):
                 worker.ask("drop")
 
@@ -69,7 +75,7 @@ class Turns:
 
     def stop(self) -> None:
         """End the workers."""
-        for worker in self.crew:
+        for worker in self._known:
             worker.stop()
 
     def _prepare(

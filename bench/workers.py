@@ -128,14 +128,20 @@ class Worker:
         how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         return f"process ended ({how}){': ' + text[-1] if text else ''}"
 
+    @property
+    def cpus(self) -> list[int]:
+        """The CPUs that a process of one thread takes turns on; none: it stays where the system puts it."""
+        found = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        return found if self.threads == 1 and len(found) > 1 else []
+
     def move(self, turn: int) -> None:
         """Run on the CPU of this turn from now on, where one thread has several to choose from.
 
         A process stays on the CPU that it has run on.  Beside a neighbour on a core's other hardware thread that one is
         half as fast for minutes, and so are all samples of the library that happens to be there.
         """
-        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        if self.threads == 1 and len(cpus) > 1 and self._process is not None:
+        cpus = self.cpus
+        if cpus and self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(self._process.pid, {cpus[turn % len(cpus)]})
 

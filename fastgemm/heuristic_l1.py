@@ -33,6 +33,8 @@ NARROW_PANELS, ALL_PANELS = 128, 1 << 10
 # x 300 0.79 0.87 0.94 1.07 1.14, 48 rows by both 1.00 and 1.02, 1000 x 100 0.82 - 0.95 1.08 1.15; f64 256 x 256 0.71 -
 # 0.88 1.04, 300 x 300 0.85 - 0.93 1.07, 1000 x 1000 0.74 - 0.94 1.03.  A B in L1, 100 x 64 x 500 0.96.)
 FAR_ROWS, ROWS = 64, 48
+# And where B's rows lie whole or half pages apart, of complex numbers and of two bytes.
+PAGED_ROWS = 16
 # Of a B of more than so many times L2 that is copied for up to so many rows: steps of k of a block, half of L2 wide.
 # Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
 # rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
@@ -42,7 +44,7 @@ FAR_ROWS, ROWS = 64, 48
 # rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
 # 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
 SIDE_L2, SIDE_ROWS, SIDE_STEPS = 3, 400, {24: 128, 72: 256, 400: 512}
-# And rows from which it is from memory, and from L3, where rows that lie half pages apart have APART_ROWS.  (Best
+# And rows from which it is from memory, and from L3, where rows that lie half pages apart have APART_ROWS + 1.  (Best
 # copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37,
 # 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6,
 # 3000^2 1.3.)
@@ -53,8 +55,8 @@ SIDE_FAR, SIDE_NEAR = 9, 24
 # 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000 1.09 1.15.)
 SIDE_ROW = 2048
 # Rows up to which blocks of any other B that is copied, of less than so many times L2, are half of L2 wide, and of so
-# many steps: tiles read panels from there, and of a larger block from L3 for every MC rows.  In single precision such
-# steps are taken for up to twice as many.  (Times blocks of 2 L2, nn and nt, f32 300 x 512 x 512 1.06, 400^3 1.03 1.05,
+# many steps: tiles read panels from there, and of a larger block from L3 for every MC rows.  Numbers of four bytes take
+# such for up to twice as many.  (Times blocks of 2 L2, nn and nt, f32 300 x 512 x 512 1.06, 400^3 1.03 1.05,
 # 512^3 1.07 1.08, 640^3 1.06, f64 300^3 1.06, 400^3 1.05, 512^3 1.05; 200 x 512 x 512 0.98, f64 1024^3 0.94.  Steps
 # halved f32 784 x 256 x 832 1.04 1.04, 700^3 1.03, 500 x 1000^2 1.03 1.06, 1000^3 1.02 1.03, but 600 and 1000 x 2000^2
 # 0.99 0.95, 1024^3 0.96, 1400^3 0.97, f64 700^3 0.96, 1000^3 0.97.)
@@ -143,7 +145,7 @@ def copied_from(problem: Problem) -> float:
     if far and problem.k * row_b > cpu.caches().l3 // (6 if _apart(problem) else 2):
         return SIDE_FAR
     if _apart(problem):
-        return APART_ROWS + 1
+        return APART_ROWS + 1 if _is_plain(problem) else PAGED_ROWS
     return SIDE_NEAR if far else FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
 
@@ -170,8 +172,13 @@ def _apart(problem: Problem) -> bool:
     return problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
 
 
+def _is_plain(problem: Problem) -> bool:
+    # Real numbers of four or eight bytes, computed with as they lie in memory: what was measured of the rules below.
+    return _as_stored(problem) and problem.row.parts == 1 and problem.row.itemsize >= 4
+
+
 def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
-    # Such a B in place beside a few rows.
+    # Such a B beside so few rows that it may be in place.
     few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS and _as_stored(problem)
     return cpu.small_l1(tier) and few and _apart(problem)
 
@@ -191,7 +198,7 @@ def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
     ((6, 16), (4, 24))
     """
     found = heuristic_tiles.tiles(problem, tier)
-    if problem.m * problem.row.parts < APART_MANY or not _stays_apart(problem, tier):
+    if problem.m < APART_MANY or not (_is_plain(problem) and _stays_apart(problem, tier)):
         return found
     least = APART_VECTORS[_leaves_l2(problem)] * registry.lanes(problem.row, tier)
     return tuple(tile for tile in found if tile[1] >= least) or found
@@ -209,7 +216,7 @@ def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
     """
     if not _stays_apart(problem, tier):
         return kc
-    return min(kc, APART_STEPS[problem.m * problem.row.parts >= APART_MANY and _leaves_l2(problem)])
+    return min(kc, APART_STEPS[problem.m >= APART_MANY and _is_plain(problem) and _leaves_l2(problem)])
 
 
 def side_steps(problem: Problem, tier: registry.Isa) -> int:
@@ -259,8 +266,8 @@ def half_wide(problem: Problem, tier: registry.Isa, kc: int) -> bool:
     False
     """
     near = problem.k * problem.n * problem.row.itemsize < HALF_B * cpu.caches().l2
-    fits = problem.m * problem.row.parts <= HALF_ROWS and kc <= HALF_STEPS and near
-    return cpu.small_l1(tier) and problem.layout in ("nn", "nt") and fits and _as_stored(problem)
+    fits = problem.m <= HALF_ROWS and kc <= HALF_STEPS and near and problem.k > WRITTEN_STEPS
+    return cpu.small_l1(tier) and problem.layout in ("nn", "nt") and fits and _is_plain(problem)
 
 
 def copies_a(problem: Problem, tier: registry.Isa) -> bool:

@@ -291,12 +291,13 @@ class _Named(Protocol):
 _Row = TypeVar("_Row", bound=_Named)
 
 
-@functools.cache
+_DTYPES = {name: row for row in reversed(DTYPES) for name in (row.name, *row.names)}
+
+
 def dtype(name: str) -> DType:
     """Return the row of a dtype by its registry name or NumPy name."""
-    for row in DTYPES:
-        if name in (row.name, *row.names):
-            return row
+    if isinstance(name, str) and name in _DTYPES:
+        return _DTYPES[name]
     known = ", ".join(row.numpy for row in DTYPES)
     raise ValueError(f"no kernels for dtype {name!r}; there are kernels for {known}")
 
@@ -317,19 +318,16 @@ def named(rows: tuple[_Row, ...], name: str, one: str, several: str) -> _Row:
     raise ValueError(f"unknown {one} {name!r}; known {several}: {', '.join(row.name for row in rows)}")
 
 
-@functools.cache
 def isa(name: str) -> Isa:
     """Return the row of an ISA tier."""
     return named(ISAS, name, "ISA tier", "tiers")
 
 
-@functools.cache
 def family(name: str) -> Family:
     """Return the row of a kernel family."""
     return named(FAMILIES, name, "kernel family", "families")
 
 
-@functools.cache
 def epilogue(name: str) -> Epilogue:
     """Return the row of an activation."""
     return named(EPILOGUES, name, "activation", "activations")

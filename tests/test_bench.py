@@ -372,6 +372,25 @@ class TestLibraries:
         assert builds.main([str(tmp_path / "no list"), "--shapes", "none.csv"]) == 2
         assert "none.csv" in capsys.readouterr().err
 
+    def test_builds_measures_no_other_build_for_one_that_is_not_there(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert builds.main([str(tmp_path), "--shapes", "8x8x8"]) == 2
+        assert f"{tmp_path}: no build" in capsys.readouterr().err
+
+    def test_records_are_read_before_a_process_is_put_on_one_core(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They are of a CPU with so many cores."""
+        multiplied: list[tuple[int, ...]] = []
+        bind = peers.FastGemm.bind
+
+        def told(self: peers.FastGemm, a: np.ndarray, *rest: Any) -> peers.Bound:
+            multiplied.append(a.shape)
+            return bind(self, a, *rest)
+
+        monkeypatch.setattr(peers.FastGemm, "bind", told)
+        assert worker.Session("fastgemm", 1).hello()["ok"]
+        assert multiplied == [(1, 1)]
+
     def test_builds_beside_itself(self, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["--shapes", "8x8x8", "--rounds", "1", "--sample", "1e-4", "--begin", "16"]
         status = builds.main([str(BENCH.parent), *arguments])

@@ -145,3 +145,9 @@ def test_a_new_shape_looks_for_no_module(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(importlib.util, "find_spec", look)
     a, b = np.ones((23, 29), np.float32), np.ones((29, 31), np.float32)
     assert (fastgemm.matmul(a, b) == 29).all()
+
+
+@pytest.mark.parametrize("name", ["f33", "", None, [], 4])
+def test_what_is_no_dtype(name: object) -> None:
+    with pytest.raises(ValueError, match="no kernels for dtype"):
+        Problem(name, 3, 3, 3)  # type: ignore[arg-type]

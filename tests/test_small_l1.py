@@ -127,6 +127,10 @@ def test_blocks_of_a_square() -> None:
     assert [blocks(size, size, size) for size in (1024, 1400)] == [(1024, 512), (1400, 320)]
     assert [blocks(size, size, size, "f64") for size in (512, 700)] == [(512, 128), (700, 352)]
     assert blocks(1025, 1000, 1000) == (1000, 512)
+    assert blocks(800, 2000, 64, "f64")[1] == 4096, "C's rows are written in one piece"
+    assert [heuristic_l1.half_wide(Problem(name, 400, 400, 400), V4, 400) for name in ("i32", "c128", "i16")] == [
+        True, False, False,
+    ]  # fmt: skip
     packed = heuristic.blocks(Problem("f32", 512, 512, 512, layout="np"), V4, 6, 64, "b")
     assert packed[1:] == (512, 1024), "a B in panels as before"
 
@@ -137,6 +141,7 @@ def test_tiles_of_rows_apart() -> None:
     assert [len(heuristic_l1.tiles(Problem("f32", m, 512, 512), V4)) for m in (14, 15, 25)] == [3, 2, 3]
     assert heuristic_l1.tiles(Problem("f32", 16, 1024, 1024), V4) == ((6, 64),)
     assert len(heuristic_l1.tiles(Problem("f32", 16, 1000, 1024), V4)) == 3
+    assert [heuristic_l1.copied_from(Problem(name, 16, 1024, 512)) for name in ("f32", "i16", "c64")] == [25, 16, 16]
 
 
 @pytest.mark.usefixtures("skylake")
