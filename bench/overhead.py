@@ -40,8 +40,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sizes", nargs="+", type=int, default=[4, 8, 12, 16, 24, 32, 48, 64], metavar="N")
     made.add_argument("--dtype", default="float32", help="element type (default float32)")
     made.add_argument("--rounds", type=int, default=15, help="turns of every variant (default 15)")
-    made.add_argument("--graph", action="store_true", help="a compiled graph of three tiny layers instead")
-    made.add_argument("--first", action="store_true", help="the first call of a shape instead")
+    instead = made.add_mutually_exclusive_group()
+    instead.add_argument("--graph", action="store_true", help="a compiled graph of three tiny layers instead")
+    instead.add_argument("--first", action="store_true", help="the first call of a shape instead")
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", type=float, metavar="NS", help="exit 1 when an 8x8 product of fastgemm takes longer")
     return made

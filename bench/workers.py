@@ -62,7 +62,7 @@ class Worker:
         known: Mapping[str, type[peers.Library]] | None = None,
         label: str | None = None,
     ) -> None:
-        self.library, self.name, self.threads, self.script = name, label or name, threads, script
+        self.kind, self.name, self.threads, self.script = name, label or name, threads, script
         self.python = python or sys.executable
         library = (known or peers.libraries())[name]
         self.environment = {**library.environment(threads), **(environment or {})}
@@ -77,7 +77,7 @@ class Worker:
         self._pending = b""
         try:
             self._process = subprocess.Popen(
-                [self.python, str(self.script), self.library, str(self.threads)],
+                [self.python, str(self.script), self.kind, str(self.threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

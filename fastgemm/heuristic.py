@@ -14,7 +14,6 @@ Whether to pack, and the cache blocks, follow from sizes and strides (`packing`,
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import inf
 
 from . import (
@@ -28,23 +27,15 @@ from . import (
     kernels,
     registry,
 )
-from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
+from .heuristic_costs import DEEP, STREAM_B, TEAM_BYTES, TEAM_FLOPS, TILE_CYCLES, grid_cycles, streams_of
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
-TILE_CYCLES = 24         # ramp of the k-loop and the call
-STORE_CYCLES = 1.0       # per vector of C
-ROW_CYCLES = 6           # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
 CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
-# Of bytes, four a lane, beside several vectors of B tall tiles lose at any length (8x48 times 6x64: 494 x 32 x 100
-# 0.96, 78 x 78 x 78 0.97, 2450 x 32 x 288, 32 of them, 0.82; but 92160 x 144 x 32 1.09, 64 x 68 x 17 1.06).
-BYTE_STREAMS = 6
-L1_SHARE = 32 << 10
 FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
 SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjacent rows of A gains
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
-DEEP = 1024              # steps of k that a thread must have where threads share k
 MOST_ROWS = 96           # of a block: C is written a block at a time (92160 x 144 x 32: MC 96 350 GFLOP/s, 3072 106)
 AHEAD_STEPS = 512        # of a block of B that tiles fetch before it is copied
 STEPS_APART = 512        # of an A by columns whose columns share sets of the caches
@@ -182,41 +173,6 @@ def _teams(problem: Problem) -> list[tuple[str, int]]:
     return teams
 
 
-def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int, streams: int) -> float:
-    # One microkernel call; rows and vectors are registers.  More rows than `streams` cost something in every step; 0:
-    # more than STREAMS, of A's that leave L1.
-    loads = vectors + rows
-    step = max(rows * vectors / PORTS, loads / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
-    step += vectors * stream
-    if not streams:
-        streams = STREAMS if rows * k * real_bytes > L1_SHARE else rows
-    if rows > streams and vectors > 1:
-        step += (rows - streams) * STREAM_ROW
-    return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
-
-
-@lru_cache(maxsize=4096)
-def _grid_cycles(
-    rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, streams: int
-) -> float:
-    # All tiles of a rows x vectors output, in panels balanced as the driver balances them.
-    total = 0.0
-    i_panels, j_panels = -(-rows // mr), -(-vectors // nv)
-    for high, count_i in _balanced(rows, i_panels):
-        for wide, count_j in _balanced(vectors, j_panels):
-            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes, streams)
-    return total
-
-
-def panel_cycles(row: registry.DType, rows: int, vectors: int, mr: int, nv: int) -> float:
-    """Return the cost of an output whose B lies in panels of `nv` vectors, for comparing such widths."""
-    return _grid_cycles(rows * row.parts, vectors, DEEP, mr * row.parts, nv, 0.0, row.real_bytes, _streams(row, False))
-
-
-def _streams(row: registry.DType, far: bool) -> int:
-    return BYTE_STREAMS if row.group > 1 else STREAMS if far else 0
-
-
 def cycles(problem: Problem, config: Config) -> float:
     """Return the estimate for one thread's part of a product, in cycles: for comparing ways to cut a larger work.
 
@@ -250,14 +206,9 @@ def cycles(problem: Problem, config: Config) -> float:
         batch = -(-batch // config.threads)
     else:
         vectors = -(-vectors // config.threads)
-    high, streams = config.mr * row.parts, _streams(row, False)
+    high, streams = config.mr * row.parts, streams_of(row, False)
     wide = config.nr // lanes
-    return batch * _grid_cycles(m * row.parts, vectors, steps, high, wide, 0.0, row.real_bytes, streams)
-
-
-def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
-    base, extra = divmod(total, parts)
-    return [(size, count) for size, count in ((base + 1, extra), (base, parts - extra)) if size and count]
+    return batch * grid_cycles(m * row.parts, vectors, steps, high, wide, 0.0, row.real_bytes, streams)
 
 
 def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, split: str, threads: int) -> float:
@@ -295,8 +246,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     own = family(dt, tier) != "gemm"
     far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t" and not own
     row_bytes = 0 if own or (problem.layout[0] == "t" and row_b <= SHORT_ROW) else dt.real_bytes
-    streams = _streams(dt, far)
-    cycles = _grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, streams)
+    streams = streams_of(dt, far)
+    cycles = grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, streams)
     cycles += begins
     # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
     moved = 0.0

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from . import registry
+
 LATENCY = 4  # of a multiply-add
 PORTS = 2  # multiply-adds a cycle
 LOADS = 2  # vector loads a cycle
@@ -19,3 +23,59 @@ TEAM_FLOPS = 1_000_000
 # Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
 # 1 x 2048 x 512 (4 MiB) 49 and 23.
 TEAM_BYTES = 1 << 19
+TILE_CYCLES = 24  # ramp of the k-loop and the call
+STORE_CYCLES = 1.0  # per vector of C
+ROW_CYCLES = 6  # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
+# Of bytes, four a lane, beside several vectors of B tall tiles lose at any length (8x48 times 6x64: 494 x 32 x 100
+# 0.96, 78 x 78 x 78 0.97, 2450 x 32 x 288, 32 of them, 0.82; but 92160 x 144 x 32 1.09, 64 x 68 x 17 1.06).
+BYTE_STREAMS = 6
+L1_SHARE = 32 << 10  # bytes of a tile's rows of A up to which they count as there
+DEEP = 1024  # steps of k that a thread must have where threads share k
+
+
+def balanced(total: int, parts: int) -> list[tuple[int, int]]:
+    """Return the sizes of so many panels, and how many have each, as the driver balances them.
+
+    Examples
+    --------
+    >>> balanced(13, 2)
+    [(7, 1), (6, 1)]
+    """
+    base, extra = divmod(total, parts)
+    return [(size, count) for size, count in ((base + 1, extra), (base, parts - extra)) if size and count]
+
+
+def _tile_cycles(rows: int, vectors: int, k: int, stream: float, real_bytes: int, streams: int) -> float:
+    # One microkernel call; rows and vectors are registers.  More rows than `streams` cost something in every step; 0:
+    # more than STREAMS, of A's that leave L1.
+    loads = vectors + rows
+    step = max(rows * vectors / PORTS, loads / LOADS, LATENCY if rows * vectors < LATENCY * PORTS else 0)
+    step += vectors * stream
+    if not streams:
+        streams = STREAMS if rows * k * real_bytes > L1_SHARE else rows
+    if rows > streams and vectors > 1:
+        step += (rows - streams) * STREAM_ROW
+    return k * step + TILE_CYCLES + rows * vectors * STORE_CYCLES + rows * ROW_CYCLES
+
+
+@lru_cache(maxsize=4096)
+def grid_cycles(
+    rows: int, vectors: int, k: int, mr: int, nv: int, stream: float, real_bytes: int, streams: int
+) -> float:
+    """Return the cost of all tiles of a rows x vectors output, in registers."""
+    total = 0.0
+    i_panels, j_panels = -(-rows // mr), -(-vectors // nv)
+    for high, count_i in balanced(rows, i_panels):
+        for wide, count_j in balanced(vectors, j_panels):
+            total += count_i * count_j * _tile_cycles(high, wide, k, stream, real_bytes, streams)
+    return total
+
+
+def panel_cycles(row: registry.DType, rows: int, vectors: int, mr: int, nv: int) -> float:
+    """Return the cost of an output whose B lies in panels of `nv` vectors, for comparing such widths."""
+    return grid_cycles(rows * row.parts, vectors, DEEP, mr * row.parts, nv, 0.0, row.real_bytes, streams_of(row, False))
+
+
+def streams_of(row: registry.DType, far: bool) -> int:
+    """Return the rows above which a tile pays for each; 0: above STREAMS where they leave L1."""
+    return BYTE_STREAMS if row.group > 1 else STREAMS if far else 0

@@ -33,8 +33,8 @@ NARROW_PANELS, ALL_PANELS = 128, 1 << 10
 # x 300 0.79 0.87 0.94 1.07 1.14, 48 rows by both 1.00 and 1.02, 1000 x 100 0.82 - 0.95 1.08 1.15; f64 256 x 256 0.71 -
 # 0.88 1.04, 300 x 300 0.85 - 0.93 1.07, 1000 x 1000 0.74 - 0.94 1.03.  A B in L1, 100 x 64 x 500 0.96.)
 FAR_ROWS, ROWS = 64, 48
-# And where B's rows lie whole or half pages apart, of complex numbers and of two bytes.
-PAGED_ROWS = 16
+# And where B's rows lie apart, of complex numbers and of two bytes: whole pages, or B comes from L3, and half pages.
+PAGED_ROWS, HALF_PAGED_ROWS = 16, 24
 # Of a B of more than so many times L2 that is copied for up to so many rows: steps of k of a block, half of L2 wide.
 # Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
 # rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
@@ -145,7 +145,8 @@ def copied_from(problem: Problem) -> float:
     if far and problem.k * row_b > cpu.caches().l3 // (6 if _apart(problem) else 2):
         return SIDE_FAR
     if _apart(problem):
-        return APART_ROWS + 1 if _is_plain(problem) else PAGED_ROWS
+        few = PAGED_ROWS if far or row_b % heuristic_tiles.PAGE == 0 else HALF_PAGED_ROWS
+        return APART_ROWS + 1 if _is_plain(problem) else few
     return SIDE_NEAR if far else FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
 
@@ -179,7 +180,8 @@ def _is_plain(problem: Problem) -> bool:
 
 def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
     # Such a B beside so few rows that it may be in place.
-    few = problem.layout == "nn" and problem.m * problem.row.parts <= APART_ROWS and _as_stored(problem)
+    most = APART_ROWS if _is_plain(problem) else APART_MANY
+    few = problem.layout == "nn" and problem.m * problem.row.parts <= most and _as_stored(problem)
     return cpu.small_l1(tier) and few and _apart(problem)
 
 

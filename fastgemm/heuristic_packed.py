@@ -37,7 +37,7 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
     def cost(tile: tuple[int, int]) -> tuple[int, float]:
         mr, nv = tile
         # Reading B bounds few rows, and the fewer passes over its panels the better.
-        return (-(-rows // mr) if rows <= FEW else 0), heuristic.panel_cycles(row, rows, wide, mr, nv)
+        return (-(-rows // mr) if rows <= FEW else 0), heuristic_costs.panel_cycles(row, rows, wide, mr, nv)
 
     return min(tiles, key=cost)[1]
 

@@ -38,7 +38,7 @@ from math import inf
 from typing import NamedTuple
 
 from . import cpu, heuristic_l1, heuristic_tiles, registry
-from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS
+from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS, balanced
 from .heuristic_ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
 
@@ -423,8 +423,8 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     caches = cpu.caches()
     far = problem.layout[0] == "n" and problem.streamed > (caches.l1d if across == 1 else caches.l3 // 2)
     total: float = across * (CALL_CYCLES if problem.m % panels == 0 else 2 * CALL_CYCLES)
-    for high, count_i in _balanced(problem.m, panels):
-        for wide, count_j in _balanced(vectors, across):
+    for high, count_i in balanced(problem.m, panels):
+        for wide, count_j in balanced(vectors, across):
             rows = high * parts
             step = max(rows * wide / PORTS, (rows + wide) / LOADS, latency)
             # (Lines come whole, whatever k.)
@@ -440,8 +440,3 @@ def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:
     if problem.k * row_b > l1d:
         total += (1 if held else panels) * vectors * problem.k * STREAM_B
     return total
-
-
-def _balanced(total: int, parts: int) -> list[tuple[int, int]]:
-    base, extra = divmod(total, parts)
-    return [(size, count) for size, count in ((base + 1, extra), (base, parts - extra)) if size and count]
