@@ -82,6 +82,8 @@ cdef void macrokernel(
     # Bytes of A and of B that the next block of k reads, and how many of them a tile fetches: at most three quarters of
     # what its steps can (32 x 32 x 1000000 by all of it, two threads, 0.92).
     cdef Py_ssize_t next_a = kc * cs_a * size_a, next_b = kc * call.rs_b * size, share_of = 0, at
+    # Components of B to the lines that a tile fetches of its own panel.
+    cdef Py_ssize_t reach = 0
     # Lines of what comes after this product that a tile fetches.
     cdef Py_ssize_t lines = 0
     cdef const char* coming
@@ -90,6 +92,9 @@ cdef void macrokernel(
     cdef char* c
     cdef micro_t micro
     cdef int c_tail, b_tail
+    # Components by this are numbers, without a division for each tile, of which a Skylake does one of 64 bits in some 40
+    # cycles, two steps of 6 x 64.
+    cdef int halved = t.part - 1
     cdef bint converted = t.narrows and not plan.raw, gapless
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
     cdef bint fused = call.finish != NULL and store.fused
@@ -131,11 +136,13 @@ cdef void macrokernel(
             b_panel = b + col * size
             rs_b = call.rs_b
             b_tail = c_tail
+        if plan.lines_ahead:
+            reach = plan.lines_ahead * L if b_packed else plan.lines_ahead // nv * rs_b
         if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.
         own.next_c = live if plan.far_c and direct and jr + 1 < panels else 0
-        own.column, own.live = (column + col) // t.part, c_tail
+        own.column, own.live = (column + col) >> halved, c_tail
         if fused:
             terms = <const epilogue_t*>call.terms
             own.bias = <const char*>terms.bias + own.column * size if terms.bias != NULL else NULL
@@ -184,18 +191,18 @@ cdef void macrokernel(
                     ahead = (coming - b_panel) // size_b
                     pace //= size_b
             if ahead == 0 and (ir or b_packed):
-                ahead = plan.lines_ahead // nv * rs_b
+                ahead = reach
             if direct:
                 c = call.c + ((row + r) * call.rs_c + column + col) * size_c
                 micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, c, call.rs_c, b_tail, c_tail, ahead, pace, &own)
                 if call.finish != NULL and not fused:
-                    call.finish(mr, live // t.part, c, call.rs_c, call.terms, row + r, own.column)
+                    call.finish(mr, live >> halved, c, call.rs_c, call.terms, row + r, own.column)
             else:
                 c = call.c + ((row + r) * call.rs_c + own.column * call.cs_c) * size_c
                 micro(kc, a_panel, rs_a, cs_a, b_panel, rs_b, tile, nv * L, b_tail, <int>L, ahead, pace, &own)
                 if converted and call.finish != NULL and not fused:
-                    call.finish(mr, live // t.part, tile, nv * L, call.terms, row + r, own.column)
-                update(mr, live // t.part, tile, nv * L, c, call.rs_c, call.cs_c, store, row + r, own.column)
+                    call.finish(mr, live >> halved, tile, nv * L, call.terms, row + r, own.column)
+                update(mr, live >> halved, tile, nv * L, c, call.rs_c, call.cs_c, store, row + r, own.column)
             r += mr
         v += nv
         col += live
