@@ -76,11 +76,22 @@ UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
 # 784 x 4800 x 32 83 83 65, 25232 x 1600 x 32 84 83 58, 255 x 2048 x 16 42 43 40, 4000 x 4000 by 64, 128 54 56 53, 60 61
 # 60; 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.)
 WRITTEN_STEPS, WRITTEN_ROWS, WRITTEN_ROW = 64, 24, 1024
-# And of more than so many times L2 the small family leaves C to that.  (Times the small family, of `bench/builds.py`,
-# four processes, f32 500 x 500 x 4 0.94, 572 x 572 x 4 1.05, 688 x 688 x 4 1.02, 800 x 800 by 4, 8, 16 0.98 0.87 0.77,
-# 1000 x 1000 x 8 1.35; f64 400 x 400 x 8 0.83, 500 x 500 x 4 1.3, 600 x 600 x 8 0.86, 688 x 688 x 4 0.92, 800 x 800 by
-# 4, 8 1.0 1.03.)
-WRITTEN_L2 = 3
+# And of more than so many times L2, the second where numbers are real, the small family leaves C to that, except where
+# C's rows are whole lines, of no whole half pages: of such a C of up to so many times L2, by more than so many steps of
+# k and up to so many bytes of them, its loop, which goes down the rows of C, is faster.  (Times the small family, f32
+# by 4, 8, 16 steps 500^2 1.0 0.98 0.92, 572^2 1.18 1.1 1.0, 700^2 1.37 1.22 1.08, 900^2 1.4 1.28 1.14, 100 x 3000 1.26
+# - 1.1; f64 500^2 1.46 1.26 1.09; c64 400^2 0.6 0.62 0.73, 572^2 0.86 - 1.07.  Of whole lines, C not fetched, f32 640^2
+# 1.03 0.96 0.82, 688^2 1.09 1.0 0.82, 800^2 1.1 0.95 0.86, 320 x 2000 1.19 - 0.95, 896^2 x 16 0.9, 1120^2 by 8, 16 1.0
+# 0.9, 1280^2 x 16 1.13, 640^2, 800^2, 48 x 8000 by 32 0.86 0.9 0.9, 640^2, 800^2 by 48 1.14 1.0; f64 400^2 by 4, 8, 16,
+# 32 1.06 0.98 0.98 0.94, 688^2, 800^2 by 4 1.07 1.08, 600^2 x 16 0.93, 640^2 by 16, 32 1.03 1.42; half pages, f32
+# 1024^2 x 16, 255 x 2048 x 16 1.24 1.2, f64 512^2 x 16 1.18.)
+WRITTEN_L2, LINES_L2, LINES_STEPS, LINES_ROW = (3, 1.1), 5, 4, 128
+# Where C's rows are whole lines, up to so many times L2 of it, tiles of up to so many steps do not fetch it.  (Times
+# fetched, f32 255 x 2048 by 16, 64, 128 1.1 1.03 1.04, 400^2 by 50, 100, 200 1.03 1.03 1.02, 800^2 by 16, 48 1.04 1.04,
+# 1024^2, 1280^2 by 16 1.1 1.06, 512^3, 640^3 1.01, 128 x 2048 x 2048 0.99; 784 x 4800 x 32 1.0, 6308 x 1600 x 32 0.9;
+# f64 255 x 1024 by 16, 64 1.11 1.05, 512^2 by 16, 32 1.13 1.09, 512^3 1.01.  Rows that begin anywhere in a line: f32
+# 500^2 by 4, 8, 16, 100 0.83 0.87 0.92 1.0, 1000^2 by 8, 64, 512 0.9 1.0 0.97, 300^3 1.01.)
+STILL_L2, STILL_STEPS = 6, 512
 # A B of less than so many times L1 stays in place where the small family takes it (100^3 1.09, 150 x 150 x 100 1.04,
 # 128^3 0.91).
 SMALL_B = 2
@@ -114,6 +125,19 @@ def lines_ahead(tier: registry.Isa) -> int:
     0
     """
     return LINES_AHEAD if cpu.small_l1(tier) else 0
+
+
+def fetches_c(problem: Problem, tier: registry.Isa) -> bool:
+    """Say whether a tile fetches the lines of C that it will write.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.fetches_c(Problem("f32", 400, 400, 100), registry.isa("v3"))
+    True
+    """
+    return not (cpu.small_l1(tier) and problem.k <= STILL_STEPS and _by_lines(problem, STILL_L2))
 
 
 def side_bytes(tier: registry.Isa) -> int:
@@ -183,6 +207,18 @@ def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
     most = APART_ROWS if _is_plain(problem) else APART_MANY
     few = problem.layout == "nn" and problem.m * problem.row.parts <= most and _as_stored(problem)
     return cpu.small_l1(tier) and few and _apart(problem)
+
+
+def _row_c(problem: Problem) -> int:
+    # The bytes of a row of C.
+    return problem.n * problem.row.result_bytes * problem.row.parts
+
+
+def _by_lines(problem: Problem, most: int) -> bool:
+    # Whether C's rows are whole lines, and C has at most so many times L2.
+    row_c = _row_c(problem)
+    small = problem.batch * problem.m * row_c <= most * cpu.caches().l2
+    return _is_plain(problem) and row_c % heuristic_tiles.LINE == 0 and small
 
 
 def _leaves_l2(problem: Problem) -> bool:
@@ -302,9 +338,12 @@ def beats_small(problem: Problem, tier: registry.Isa) -> bool:
         row_a = problem.m * problem.row.itemsize
         unlike = row_a >= UNLIKE_SMALL_ROW and row_a * problem.n >= UNLIKE_SMALL
         return problem.layout == "tn" and unlike and copies_a(problem, tier)
-    bytes_c = problem.m * problem.n * problem.row.result_bytes * problem.row.parts
-    if written_panels(problem, tier, 1) and bytes_c > WRITTEN_L2 * cpu.caches().l2:
-        return True
+    if written_panels(problem, tier, 1):
+        pays = problem.k > LINES_STEPS and problem.k * problem.row.itemsize <= LINES_ROW
+        if pays and _by_lines(problem, LINES_L2) and _row_c(problem) % (heuristic_tiles.PAGE // 2):
+            return False
+        if problem.m * _row_c(problem) > WRITTEN_L2[_is_plain(problem)] * cpu.caches().l2:
+            return True
     rows, bytes_b = problem.m * problem.row.parts, problem.k * problem.n * problem.row.itemsize
     return bytes_b >= SMALL_B * cpu.caches().l1d and rows >= copied_from(problem)
 
@@ -319,7 +358,6 @@ def written_panels(problem: Problem, tier: registry.Isa, mr: int) -> int:
     >>> heuristic_l1.written_panels(Problem("f32", 64, 64, 8), registry.isa("v4"), 6)
     0
     """
-    row_c = problem.n * problem.row.result_bytes * problem.row.parts
-    few = problem.k * problem.row.parts <= WRITTEN_STEPS and row_c >= WRITTEN_ROW
-    leaves = problem.m * row_c > cpu.caches().l2
+    few = problem.k * problem.row.parts <= WRITTEN_STEPS and _row_c(problem) >= WRITTEN_ROW
+    leaves = problem.m * _row_c(problem) > cpu.caches().l2
     return max(1, WRITTEN_ROWS // mr) if cpu.small_l1(tier) and few and leaves else 0

@@ -94,7 +94,13 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     assert [small(12, 1000, 1000, name=name) for name in ("f32", "f64", "f16")] == [False, False, True]
     assert [small(m, 150, 100, "tn") for m in (300, 450)] == [True, False]
     assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
-    assert [small(m, 800, 8) for m in (980, 990)] == [True, False]
+    # Of few steps by the lines of C: rows that begin anywhere in one, whole lines, half pages; few steps, more, most.
+    assert [small(m, 700, 8) for m in (410, 420)] == [True, False]
+    assert [small(m, 800, 8) for m in (1630, 1640)] == [True, False]
+    assert [heuristic_l1.beats_small(Problem("f32", m, 1024, 8), V4) for m in (280, 290)] == [False, True]
+    assert [small(800, 800, k) for k in (4, 5, 32, 33)] == [False, True, True, False]
+    assert [small(600, 600, k, name="f64") for k in (4, 5, 16, 17)] == [False, True, True, False]
+    assert [small(400, m, 8, name="c64") for m in (700, 1000)] == [True, False]
     assert [small(m, 400, 100, "tn") for m in (190, 400)] == [True, False]
 
 
@@ -113,6 +119,24 @@ def test_blocks() -> None:
     assert [blocks(2000, 1000, k, "f64")[1] for k in (700, 1000)] == [700, 500]
     assert blocks(2000, 64, 2000)[1] == 2000
     assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [24, 96, 96]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_what_writes_c() -> None:
+    """Tiles of few steps write all of a row of C, and do not fetch whole lines of it while L3 holds it."""
+
+    assert [blocks(100, 3000, k)[2] for k in (20, 64, 100)] == [4096, 4096, 128]
+
+    def fetched(m: int, n: int, k: int, name: str = "f32", layout: str = "nn", batch: int = 1) -> bool:
+        return heuristic_l1.fetches_c(Problem(name, m, n, k, batch, layout), V4)
+
+    assert [fetched(400, n, 100) for n in (399, 400, 404)] == [True, False, True]
+    assert [fetched(m, 2048, 16) for m in (768, 769)] == [False, True]
+    assert [fetched(400, 400, k) for k in (512, 513)] == [False, True]
+    assert [fetched(400, 400, 64, name) for name in ("f64", "i32", "c64", "f16")] == [False, False, True, True]
+    assert [fetched(400, 400, 64, batch=batch) for batch in (9, 10)] == [False, True]
+    assert not heuristic_l1.fetches_c(Problem("f32", 400, 400, 100, layout="np"), V4)
+    assert heuristic_l1.fetches_c(Problem("f32", 400, 400, 100), V3)
 
 
 @pytest.mark.usefixtures("skylake")

@@ -4,7 +4,7 @@ from fastgemm.driver.abi cimport kernels_t
 from fastgemm.driver.structs cimport FAMILY_GEMM, plan_t
 
 from fastgemm import cpu
-from fastgemm.heuristic_l1 import lines_ahead
+from fastgemm.heuristic_l1 import fetches_c, lines_ahead
 from fastgemm.heuristic_tier import copies_ahead
 from fastgemm.heuristic_ways import far_bytes
 
@@ -95,6 +95,7 @@ cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     # (From a quarter of L3 on: f64 2000 x 1000 x 32 1.3 to 1.5, 1500 x 1000 x 64 1.2, f32 2000 x 2000 x 50 1.4 to
     # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
     plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
+    plan.still_c = not fetches_c(problem, tier)
     plan.far_copies = plan.pack_b and cpu.halves(tier) and copies_ahead(problem)
     if plan.ready:
         _panels_ahead(plan, tier)

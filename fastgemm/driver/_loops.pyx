@@ -92,8 +92,8 @@ cdef void macrokernel(
     cdef char* c
     cdef micro_t micro
     cdef int c_tail, b_tail
-    # Components by this are numbers, without a division for each tile, of which a Skylake does one of 64 bits in some 40
-    # cycles, two steps of 6 x 64.
+    # Numbers are components shifted by this: no division for each tile, of which a Skylake does one of 64 bits in some
+    # 40 cycles, three steps of 6 x 64.
     cdef int halved = t.part - 1
     cdef bint converted = t.narrows and not plan.raw, gapless
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
@@ -141,7 +141,7 @@ cdef void macrokernel(
         if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.
-        own.next_c = live if plan.far_c and direct and jr + 1 < panels else 0
+        own.next_c = -1 if plan.still_c else live if plan.far_c and direct and jr + 1 < panels else 0
         own.column, own.live = (column + col) >> halved, c_tail
         if fused:
             terms = <const epilogue_t*>call.terms

@@ -39,7 +39,7 @@ cdef struct store_t:
     int far             # gemv, dots: B comes from memory, and is fetched; dots: which part of it (dots_tile.tp)
     int fetch_l2        # tiles: what is fetched goes to L2, of a B in panels
     Py_ssize_t reach_l2     # gemv: columns one after the other, and lines so many bytes ahead into L2 (0: neither)
-    Py_ssize_t next_c   # components from a tile to the one beside it, which is fetched meanwhile (0: itself)
+    Py_ssize_t next_c   # components from a tile to the one whose C is fetched meanwhile (0: itself; -1: none)
     unsigned int flip, zero
     int conj            # complex numbers that are taken conjugate: 1 A's, 2 B's
     double alpha[2]

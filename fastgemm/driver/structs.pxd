@@ -87,6 +87,7 @@ cdef struct plan_t:
     bint far_blocks             # B, and A by columns, come from memory in place: their next block of k is fetched
     bint far_copies             # B that is copied comes from memory, or L3: the next block is fetched meanwhile
     bint far_c                  # C comes from memory
+    bint still_c                # C is not fetched: its stores wait for its lines by themselves
     bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
     Py_ssize_t reach_l2[2]      # gemv: see store_t; by one B, by all of a stack's
