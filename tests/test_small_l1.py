@@ -190,12 +190,12 @@ def test_long_columns_are_dot_products_of_fewer_rows() -> None:
 @pytest.mark.usefixtures("skylake")
 @pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if row.stored != "bf16"])
 def test_answers(name: str) -> None:
-    """Of tiles that fetch their own panels, copied and in place, over several panels and blocks; stacks."""
+    """Tiles that fetch their own panels, copied and in place, of several panels and blocks; lines of C, stacks."""
     kernels.load("v4")
     row = registry.dtype(name)
     kind = np.dtype(row.numpy)
     rng = np.random.default_rng(3)
-    sizes = (50, 150, 90), (130, 97, 600), (303, 130, 90)
+    sizes = (50, 150, 90), (130, 97, 600), (303, 130, 90), (303, 144, 90)
     for (m, n, k), layout, batch in itertools.product(sizes, ("nn", "tn", "nt"), (1, 3)):
         problem = Problem(name, m, n, k, batch, layout)
         config = heuristic.config(problem, V4)
