@@ -531,7 +531,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         return mc, kc, max(nr, (2 * nr if along else BYTES_STRIP) // nr * nr)
     if narrow:
         nc = max(2 * nr, l2 * 9 // 16 // (kc * held) // nr * nr)
-    elif few and not (panels and problem.row.group == 1):
+    elif few and not (panels and problem.row.group == 1):    # `heuristic_l1.WRITTEN_STEPS` has the figures
         # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x
         # 2048 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x
         # 2048 0.7).

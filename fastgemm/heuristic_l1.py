@@ -74,7 +74,8 @@ UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
 # Steps up to which so many rows at a time write a C that leaves L2, all of a row, which has so many bytes, one after
 # the other.  (GFLOP/s of 12, 24, 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 52 34, 72 72 52, 56 57 51, 62 62 62,
 # 784 x 4800 x 32 83 83 65, 25232 x 1600 x 32 84 83 58, 255 x 2048 x 16 42 43 40, 4000 x 4000 by 64, 128 54 56 53, 60 61
-# 60; 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.)
+# 60; 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.  All columns times two panels of them, 100 x 3000 by 16, 20, 32, 64
+# 1.19 1.18 1.12 0.96, 48 x 8000 x 32 1.05, f64 100 x 1500 x 16 1.19.)
 WRITTEN_STEPS, WRITTEN_ROWS, WRITTEN_ROW = 64, 24, 1024
 # And of more than so many times L2, the second where numbers are real, the small family leaves C to that, except where
 # C's rows are whole lines, of no whole half pages: of such a C of up to so many times L2, by more than so many steps of

@@ -140,7 +140,8 @@ cdef void macrokernel(
             reach = plan.lines_ahead * L if b_packed else plan.lines_ahead // nv * rs_b
         if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
-        # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.
+        # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
+        # for numbers as they are stored: kernels of dot products and of halves would fetch the component before.)
         own.next_c = -1 if plan.still_c else live if plan.far_c and direct and jr + 1 < panels else 0
         own.column, own.live = (column + col) >> halved, c_tail
         if fused:

@@ -393,6 +393,11 @@ cdef class Plan:
         return self.plan.lines_ahead
 
     @property
+    def still_c(self):
+        """Whether tiles leave the lines of C to its stores."""
+        return bool(self.plan.still_c)
+
+    @property
     def panels_ahead(self):
         """How many bytes of a B that is packed already are fetched ahead, and whether into L2 alone."""
         return self.plan.ready_ahead, bool(self.plan.ready_l2)
