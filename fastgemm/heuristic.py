@@ -20,6 +20,7 @@ from . import (
     cpu,
     heuristic_dots,
     heuristic_l1,
+    heuristic_l1_blocks,
     heuristic_small,
     heuristic_strips,
     heuristic_tier,
@@ -124,7 +125,10 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     best: tuple[float, Config] | None = None
     for mr, nr in heuristic_l1.tiles(problem, tier):
         pack = packing(problem, tier, mr, nr)
+        by_columns = pack == "b" and heuristic_l1_blocks.by_columns(problem, tier, nr)
         for split, threads in _teams(problem):
+            if split == "m" and by_columns:
+                continue
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
             if best is None or cycles < best[0]:
                 mc, kc, nc = blocks(problem, tier, mr, nr, pack)
@@ -498,14 +502,12 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     narrow = narrow and (few or _passes(problem)) and not _fits_l2(problem)
     if narrow:
         kc = min(kc, max(128, l2 >> 10, l2 * 9 // 16 // row_b))
+    block = heuristic_l1_blocks.copied(problem, tier, mr, nr, few) if pack == "b" and not narrow else None
+    if block is not None:
+        return block
     ahead = pack == "b" and _copies_ahead(problem, tier)
     if ahead:
         kc = min(kc, AHEAD_STEPS)
-    side = heuristic_l1.side_steps(problem, tier) if pack == "b" and problem.n > nr else 0
-    if side:
-        kc = min(kc, side)
-    elif pack == "b" and not few:
-        kc = heuristic_l1.half_steps(problem, tier, kc)
     kc = -(-problem.k // -(-problem.k // kc))
     if ahead:
         # The block that tiles fetch beside the one that they multiply.
@@ -518,8 +520,6 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
         return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
-    if side:
-        return mc, kc, max(2 * nr, l2 // 2 // (kc * size) // nr * nr)
     bytes_summed = problem.row.group > 1 and not problem.row.narrows
     if few and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
@@ -548,8 +548,6 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # 1.2; 1500^3, f32, 1.0 1.05.)
         small_l1 = cpu.small_l1(tier) and problem.row.group == 1
         held = (2 if small_l1 and pack == "b" else 4) * l2
-        if pack == "b" and heuristic_l1.half_wide(problem, tier, kc):
-            held = l2 // 2
         nc = max(nr, held // (kc * size) // nr * nr)
         if pack == "b" and not small_l1 and _passes(problem) and kc * min(nc, problem.n) * size > l2:
             # Beside an A by columns as many columns as for the fewer steps (times those for twice as many, two threads:

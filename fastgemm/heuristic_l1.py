@@ -35,32 +35,17 @@ NARROW_PANELS, ALL_PANELS = 128, 1 << 10
 FAR_ROWS, ROWS = 64, 48
 # And where B's rows lie apart, of complex numbers and of two bytes: whole pages, or B comes from L3, and half pages.
 PAGED_ROWS, HALF_PAGED_ROWS = 16, 24
-# Of a B of more than so many times L2 that is copied for up to so many rows: steps of k of a block, half of L2 wide.
-# Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
-# rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
-# panels: by 4096 x 4096 12 rows 36 - - 21, 16 rows 43 41 37 26, 32 rows 60 61 58 47, 64 rows 76 80 77 66, 96 rows 89
-# 90 90 80, 128 rows - 97 97 86, 200 rows - 101 103 91, 300 rows - 99 108 -, 400 x 8192 x 2048 - 108 109 109; f64 by
-# 128, 256, 512 steps and 4, 2, 2 KiB 16 rows 21 - 18 14, 32 rows 30 27 27 22, 48 x 3000 x 3000 34.6 33.7 - 30, 128
-# rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
-# 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
-SIDE_L2, SIDE_ROWS, SIDE_STEPS = 3, 400, {24: 128, 72: 256, 400: 512}
-# And rows from which it is from memory, and from L3, where rows that lie half pages apart have APART_ROWS + 1.  (Best
-# copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37,
-# 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6,
-# 3000^2 1.3.)
-SIDE_FAR, SIDE_NEAR = 9, 24
-# Rows of B of less than so many bytes are long pieces as they lie: in place up to FAR_ROWS, or ROWS, and copied in
-# the most steps.  (Of 256 x 512, in place and copied by 512 steps, f32 by 200 x 50000 12 rows 1.15 1.0, 32 rows 1.14
-# 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96 rows 0.9 1.0, 12 x
-# 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000 1.09 1.15.)
+# And, of a B of more than so many times L2, from memory and from L3, where rows that lie half pages apart have
+# APART_ROWS + 1.  (Best copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536
+# 1.7, 1.3, 3000^2 1.37, 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64
+# 12 by 4096^2 1.6, 3000^2 1.3.)
+SIDE_L2, SIDE_FAR, SIDE_NEAR = 3, 9, 24
+# Rows of B of less than so many bytes are long pieces as they lie: in place up to FAR_ROWS, or ROWS, and copied in the
+# most steps of `heuristic_l1_blocks`.  (Of 256 x 512, in place and copied by 512 steps, f32 by 200 x 50000 12 rows 1.15
+# 1.0, 32 rows 1.14 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96
+# rows 0.9 1.0, 12 x 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000
+# 1.09 1.15.)
 SIDE_ROW = 2048
-# Rows up to which blocks of any other B that is copied, of less than so many times L2, are half of L2 wide, and of so
-# many steps: tiles read panels from there, and of a larger block from L3 for every MC rows.  Numbers of four bytes take
-# such for up to twice as many.  (Times blocks of 2 L2, nn and nt, f32 300 x 512 x 512 1.06, 400^3 1.03 1.05,
-# 512^3 1.07 1.08, 640^3 1.06, f64 300^3 1.06, 400^3 1.05, 512^3 1.05; 200 x 512 x 512 0.98, f64 1024^3 0.94.  Steps
-# halved f32 784 x 256 x 832 1.04 1.04, 700^3 1.03, 500 x 1000^2 1.03 1.06, 1000^3 1.02 1.03, but 600 and 1000 x 2000^2
-# 0.99 0.95, 1024^3 0.96, 1400^3 0.97, f64 700^3 0.96, 1000^3 0.97.)
-HALF_ROWS, HALF_STEPS, HALF_B = 1024, 512, 4
 # What an A by columns must have to be copied as well: steps of k, columns of C, and the bytes of A.T's row by them.
 # (Best with both copied times best in place, f32 256 x 96 x 6000 1.26, 200 x 100 x 500 1.18, 300 x 100 x 1000 1.18,
 # 500 x 64 x 1000 1.10, 100 x 300 x 300 1.15, 200 x 200 x 5000 1.24, 300^3 1.28, 1000 x 64 x 2000 1.68, 64 x 576 x
@@ -185,11 +170,19 @@ def flat_bytes(problem: Problem, tier: registry.Isa) -> float:
     >>> heuristic_l1.flat_bytes(Problem("f32", 12, 512, 512), registry.isa("v3"))
     inf
     """
-    return FLAT_L1 * cpu.caches().l1d if cpu.small_l1(tier) and _as_stored(problem) else inf
+    return FLAT_L1 * cpu.caches().l1d if cpu.small_l1(tier) and as_stored(problem) else inf
 
 
-def _as_stored(problem: Problem) -> bool:
-    # Numbers one by one, computed with as they lie in memory.
+def as_stored(problem: Problem) -> bool:
+    """Say whether numbers are computed with one by one, as they lie in memory.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.as_stored(Problem("f32", 8, 8, 8)), heuristic_l1.as_stored(Problem("f16", 8, 8, 8))
+    (True, False)
+    """
     return not problem.row.converts and problem.row.group == 1
 
 
@@ -200,13 +193,13 @@ def _apart(problem: Problem) -> bool:
 
 def _is_plain(problem: Problem) -> bool:
     # Real numbers of four or eight bytes, computed with as they lie in memory: what was measured of the rules below.
-    return _as_stored(problem) and problem.row.parts == 1 and problem.row.itemsize >= 4
+    return as_stored(problem) and problem.row.parts == 1 and problem.row.itemsize >= 4
 
 
 def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
     # Such a B beside so few rows that it may be in place.
     most = APART_ROWS if _is_plain(problem) else APART_MANY
-    few = problem.layout == "nn" and problem.m * problem.row.parts <= most and _as_stored(problem)
+    few = problem.layout == "nn" and problem.m * problem.row.parts <= most and as_stored(problem)
     return cpu.small_l1(tier) and few and _apart(problem)
 
 
@@ -256,57 +249,6 @@ def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
     if not _stays_apart(problem, tier):
         return kc
     return min(kc, APART_STEPS[problem.m >= APART_MANY and _is_plain(problem) and _leaves_l2(problem)])
-
-
-def side_steps(problem: Problem, tier: registry.Isa) -> int:
-    """Return the steps of k of the blocks of a B that is copied for few rows; 0: as of any other.
-
-    Examples
-    --------
-    >>> from fastgemm import heuristic_l1, registry
-    >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.side_steps(Problem("f32", 16, 4096, 4096), registry.isa("v3"))
-    0
-    """
-    row, rows = problem.row, problem.m * problem.row.parts
-    if not cpu.small_l1(tier) or problem.layout != "nn" or not _as_stored(problem) or rows > SIDE_ROWS:
-        return 0
-    row_b = problem.n * row.itemsize
-    if problem.k * row_b <= SIDE_L2 * cpu.caches().l2:
-        return 0
-    if row_b < SIDE_ROW:
-        return SIDE_STEPS[SIDE_ROWS]
-    steps = next(steps for most, steps in SIDE_STEPS.items() if rows <= most)
-    return max(128, steps * 4 // row.itemsize)
-
-
-def half_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
-    """Return at most `kc` steps of k for the blocks of a B that is copied beside an A by rows.
-
-    Examples
-    --------
-    >>> from fastgemm import heuristic_l1, registry
-    >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.half_steps(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 1000)
-    1000
-    """
-    halved = problem.k <= 2 * HALF_STEPS and problem.row.itemsize == 4
-    return min(kc, HALF_STEPS) if halved and half_wide(problem, tier, HALF_STEPS) else kc
-
-
-def half_wide(problem: Problem, tier: registry.Isa, kc: int) -> bool:
-    """Say whether the blocks of such a B, of `kc` steps, are half of L2 wide.
-
-    Examples
-    --------
-    >>> from fastgemm import heuristic_l1, registry
-    >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.half_wide(Problem("f32", 512, 512, 512), registry.isa("v3"), 512)
-    False
-    """
-    near = problem.k * problem.n * problem.row.itemsize < HALF_B * cpu.caches().l2
-    fits = problem.m <= HALF_ROWS and kc <= HALF_STEPS and near and problem.k > WRITTEN_STEPS
-    return cpu.small_l1(tier) and problem.layout in ("nn", "nt") and fits and _is_plain(problem)
 
 
 def copies_a(problem: Problem, tier: registry.Isa) -> bool:

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from fastgemm import cpu, heuristic, heuristic_dots, heuristic_l1, heuristic_small, kernels, registry
+from fastgemm import (
+    cpu,
+    heuristic,
+    heuristic_dots,
+    heuristic_l1,
+    heuristic_l1_blocks,
+    heuristic_small,
+    kernels,
+    registry,
+)
 from fastgemm.driver import _plan
 from fastgemm.problem import Problem
 
@@ -104,21 +113,60 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     assert [small(m, 400, 100, "tn") for m in (190, 400)] == [True, False]
 
 
-def blocks(m: int, n: int, k: int, dtype: str = "f32") -> tuple[int, int, int]:
+def blocks(m: int, n: int, k: int, dtype: str = "f32", layout: str = "nn", pack: str = "b") -> tuple[int, int, int]:
     """MC, KC and NC beside a copied B."""
-    problem = Problem(dtype, m, n, k)
+    problem = Problem(dtype, m, n, k, layout=layout)
     mr, nr = registry.tiles(problem.row, V4)[0]
-    return heuristic.blocks(problem, V4, mr, nr, "b")
+    return heuristic.blocks(problem, V4, mr, nr, pack)
 
 
 @pytest.mark.usefixtures("skylake")
 def test_blocks() -> None:
-    """Half as many steps of k, but not of one panel of columns, or a little more than those; rows for C."""
+    """What L2 keeps beside a few rows, in equal parts; more rows by one panel, and of few steps that write C."""
 
-    assert [blocks(2000, 1000, k)[1] for k in (1500, 2000, 3000)] == [1500, 1000, 1000]
-    assert [blocks(2000, 1000, k, "f64")[1] for k in (700, 1000)] == [700, 500]
+    assert [blocks(1000, size, size) for size in (400, 1000, 1024)] == [
+        (18, 400, 256), (18, 1000, 128), (18, 1024, 128),
+    ]  # fmt: skip
+    assert [blocks(2000, 1000, k)[1:] for k in (1025, 1536)] == [(513, 256), (768, 192)]
+    assert [blocks(1000, size, size, "f64") for size in (512, 704, 705)] == [
+        (18, 512, 128), (18, 704, 96), (18, 353, 192),
+    ]  # fmt: skip
+    assert [blocks(400, k, k, name)[1] for k, name in ((350, "c128"), (360, "c128"), (704, "c64"))] == [350, 180, 704]
+    for m, n, k in ((300, 1000, 500), (2000, 3000, 2000), (5000, 300, 5000)):
+        for name in ("f32", "f64", "c64", "c128", "i32", "i16"):
+            row = registry.dtype(name)
+            mc, kc, nc = blocks(m, n, k, name)
+            assert mc <= 18
+            assert kc * nc * row.itemsize <= MIB * 9 // 16, (name, m, n, k)
+    assert blocks(2000, 64, 2000)[0] == 48
     assert blocks(2000, 64, 2000)[1] == 2000
-    assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [24, 96, 96]
+    assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [24, 18, 18]
+    assert blocks(200, 500, 500)[2] == 128, "few rows by two panels"
+    assert blocks(1000, 1000, 1000, layout="tn", pack="ab")[1:] == (1000, 1024), "beside a copied A as before"
+    packed = heuristic.blocks(Problem("f32", 512, 512, 512, layout="np"), V4, 6, 64, "b")
+    assert packed[1:] == (512, 1024), "a B in panels as before"
+
+
+@pytest.mark.usefixtures("skylake")
+def test_blocks_of_columns_along_k() -> None:
+    """One panel at a time of up to 8 KiB of each column, beside all of up to 600 rows."""
+
+    assert [blocks(m, 2048, 2048, layout="nt") for m in (64, 600)] == [(66, 2048, 64), (600, 2048, 64)]
+    assert blocks(601, 2048, 2048, layout="nt") == (18, 1024, 128)
+    assert blocks(64, 2560, 2560, "f64", "nt") == (66, 854, 32)
+
+
+@pytest.mark.usefixtures("skylake")
+def test_threads_share_columns_of_a_copied_b() -> None:
+    def split(m: int, n: int, k: int, name: str = "f32", batch: int = 1) -> str:
+        return heuristic.config(Problem(name, m, n, k, batch, threads=2), V4).split
+
+    assert [split(3000, n, 1000) for n in (200, 250)] == ["m", "n"]
+    assert [split(3000, n, 1000, "f64") for n in (100, 120)] == ["m", "n"]
+    assert split(3000, 120, 3000) == "m", "less than two panels"
+    assert split(3000, 512, 2048, batch=2) == "batch"
+    assert not heuristic_l1_blocks.by_columns(Problem("f16", 3000, 512, 2048, threads=2), V4, 64)
+    assert not heuristic_l1_blocks.by_columns(Problem("f32", 3000, 512, 2048, threads=2), V3, 24)
 
 
 @pytest.mark.usefixtures("skylake")
@@ -140,22 +188,6 @@ def test_what_writes_c() -> None:
 
 
 @pytest.mark.usefixtures("skylake")
-def test_blocks_of_a_square() -> None:
-    """Half of L2 wide and 512 steps up to 1024 rows by less than 4 MiB, elsewhere as before."""
-
-    assert [blocks(size, size, size)[1:] for size in (400, 1000)] == [(400, 320), (500, 256)]
-    assert [blocks(size, size, size)[1:] for size in (1024, 1400)] == [(1024, 512), (1400, 320)]
-    assert [blocks(size, size, size, "f64")[1:] for size in (512, 700)] == [(512, 128), (700, 352)]
-    assert blocks(1025, 1000, 1000)[1:] == (1000, 512)
-    assert blocks(800, 2000, 64, "f64")[2] == 4096, "C's rows are written in one piece"
-    assert [heuristic_l1.half_wide(Problem(name, 400, 400, 400), V4, 400) for name in ("i32", "c128", "i16")] == [
-        True, False, False,
-    ]  # fmt: skip
-    packed = heuristic.blocks(Problem("f32", 512, 512, 512, layout="np"), V4, 6, 64, "b")
-    assert packed[1:] == (512, 1024), "a B in panels as before"
-
-
-@pytest.mark.usefixtures("skylake")
 def test_tiles_of_rows_apart() -> None:
     """Of rows whole pages apart more than a tile's read them by tiles of most vectors."""
     assert [len(heuristic_l1.tiles(Problem("f32", m, 512, 512), V4)) for m in (14, 15, 25)] == [3, 2, 3]
@@ -166,18 +198,16 @@ def test_tiles_of_rows_apart() -> None:
 
 @pytest.mark.usefixtures("skylake")
 def test_blocks_of_few_rows() -> None:
-    """Long pieces of B's rows, fewer steps for fewer rows, half of L2 in all; of short rows, or a small B, others."""
+    """Long pieces of B's rows, fewer steps for fewer rows; of short rows, or a small B, others."""
 
     assert [blocks(m, 4096, 4096)[1:] for m in (9, 24, 25, 72)] == [(128, 1024), (128, 1024), (256, 512), (256, 512)]
-    assert [blocks(m, 4096, 4096)[1:] for m in (73, 400, 401)] == [(512, 256), (512, 256), (1024, 512)]
-    assert [blocks(m, 4096, 4096, "f64")[1:] for m in (24, 72, 73)] == [(128, 512), (128, 512), (256, 256)]
-    assert [blocks(16, n, 8192)[1:] for n in (512, 500)] == [(128, 1024), (512, 256)]
+    assert [blocks(m, 4096, 4096)[1:] for m in (73, 400, 401)] == [(512, 256), (512, 256), (1024, 128)]
+    assert [blocks(m, 4096, 4096, "f64")[1:] for m in (24, 72, 73)] == [(128, 512), (256, 288), (512, 128)]
+    assert [blocks(16, n, 8192)[1:] for n in (512, 500)] == [(128, 512), (512, 256)]
     steps = [heuristic.blocks(Problem("f32", m, 1024, 1024), V4, 6, 64, "none")[1] for m in (14, 15, 24, 25)]
     assert steps == [128, 64, 64, 512]
     assert heuristic.blocks(Problem("f32", 24, 512, 512), V4, 6, 64, "none")[1] == 128
     assert [blocks(16, 1024, k)[1] for k in (768, 769)] == [768, 110]
-    assert heuristic_l1.side_steps(Problem("f32", 16, 4096, 4096, layout="nt"), V4) == 0
-    assert heuristic_l1.side_steps(Problem("i8", 16, 4096, 4096), V4) == 0
 
 
 @pytest.mark.usefixtures("skylake")

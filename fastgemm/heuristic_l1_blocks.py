@@ -1,0 +1,113 @@
+"""Blocks of a copied B beside an L1 of 32 KiB (`cpu.small_l1`), where A lies by rows.
+
+A tile's panel of B comes from L2 for every panel of rows, so the block that is copied is what L2 keeps beside a few
+rows of A, and never a larger one, as elsewhere.
+
+The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI), one thread, f32 unless said.
+"""
+
+from __future__ import annotations
+
+from . import cpu, heuristic_l1, registry
+from .problem import Problem
+
+# Bytes of L2 that a block takes, in sixteenths, those of its steps of k, or all of a few more (of numbers of four bytes
+# 1024), and the rows of A at a time beside it.  (Times blocks of 2 L2 beside 96 rows: 2000 x 1000 x 72 1.15, 300 x 2000
+# x 100 1.07, 2000 x 2000 x 128 1.1, 700^3, 1000^3 1.03, 1024^3 1.07, 1500^3 1.07, 600 x 2000^2 1.06, 2000^3 1.0 to
+# 1.02, 3000 x 128 x 1152 1.08, 3000 x 512 x 2048 1.04, 6000 x 1024 x 1536 1.07, 4000^3 1.0; f64 300 x 2000 x 100 1.3,
+# 1000 x 1000 x 100 1.15, 512^3 1.03, 700^3 1.08, 1000^3 1.07, 400 x 4096 x 1024 1.1, 3000 x 300 x 300 1.04, 1500^3,
+# 2000^3, 3000 x 512 x 2048 1.0; i32 1000^3 1.02, c64 400^3 1.06, 1000^3 1.02, c128 300^3 1.05, 400^3 1.03; nt as nn.
+# Of 1, 2, 3, 4, 8 panels of 6 rows f64 1000^3 1.07 1.08 1.07 1.05 1.02, 400 x 8192 x 2048 1.08 1.09 1.07 1.07 1.03,
+# 1024^3 1.06 1.07 1.07 1.07 1.07, 2000 x 1000 x 72 1.1 1.16 - 1.14 1.09.  One block of k, and two, f64 600^3 1.06 1.04,
+# 700^3 1.09 1.07, 750^3 1.03 1.08, f32 1000^3 1.03 1.02, 1100^3 1.02 1.06, 1280^3 1.0 1.05; c64 700^3 1.04 1.01.  With
+# A copied as well 0.8 to 0.97.)
+SIXTEENTHS, STEP_BYTES, ALL_BYTES, ALL_STEPS, ROWS = 9, 4096, 5632, 1024, 18
+# Eighths of L2 from which threads share the columns of such a B, of several panels each: threads that share rows copy
+# all of it, once for every piece of rows that they take.  (Two threads, columns times rows, 2000^3 1.2, 3000 x 512 x
+# 2048 1.1, 6000 x 1024 x 1536 1.07, 700 x 500 x 700 1.02, 6308 x 192 x 1600 1.03, 20000 x 256 x 500 0.96, 1000 x 200 x
+# 1000, 8000 x 300 x 300 0.95, 4000 x 500 x 100 0.97, 3000 x 128 x 1152 0.87; f64 3000 x 512 x 2048 1.1, 6000 x 1024 x
+# 1536 1.06, 6308 x 192 x 1600 1.04, 1000 x 200 x 1000 1.01, 3000 x 128 x 1152 0.95, 3136 x 64 x 576 0.78.)
+SHARED_EIGHTHS = 7
+# Of columns that lie along k, beside up to so many rows, one panel at a time, of twice the bytes of steps.  (Times two
+# panels, or blocks as above: 64 x 1024^2 1.05, 64 x 1500^2 1.15, 64 x 2048^2 1.17, 128 x 2048^2 1.15, 300 x 1000^2
+# 1.02, 400 x 2000^2 1.05, 600 x 1500^2 1.05, 1000^3 1.0; f64 64 x 1024^2 1.08, 32 x 2560^2 1.03, 300 x 1000^2 1.04, 400
+# x 2000^2 1.05, 600 x 1500^2 1.02, 1000^3 0.96.)
+TURNED_ROWS = 600
+# Of a B of more than SIDE_L2 times L2 that is copied for up to so many rows: steps of k of a block.
+# Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
+# rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
+# panels: by 4096 x 4096 12 rows 36 - - 21, 16 rows 43 41 37 26, 32 rows 60 61 58 47, 64 rows 76 80 77 66, 96 rows 89
+# 90 90 80, 128 rows - 97 97 86, 200 rows - 101 103 91, 300 rows - 99 108 -, 400 x 8192 x 2048 - 108 109 109; f64 by
+# 128, 256, 512 steps and 4, 2, 2 KiB 16 rows 21 - 18 14, 32 rows 30 27 27 22, 48 x 3000 x 3000 34.6 33.7 - 30, 128
+# rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
+# 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
+SIDE_STEPS, SIDE_MANY = {24: 128, 72: 256, 400: 512}, 73
+
+
+def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) -> tuple[int, int, int] | None:
+    """Return MC, KC and NC; None: as elsewhere.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose B is copied, and A is not.
+    tier : Isa
+        Whose kernels multiply.
+    mr, nr : int
+        Rows and columns of a tile.
+    few : bool
+        Whether its rows are so few that two panels of B at a time are elsewhere the best.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1_blocks, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1_blocks.copied(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 4, 24, few=False)
+    """
+    row, k = problem.row, problem.k
+    if not cpu.small_l1(tier) or problem.layout not in ("nn", "nt") or not heuristic_l1.as_stored(problem):
+        return None
+    if problem.n <= nr or heuristic_l1.written_panels(problem, tier, mr):
+        return None
+    turned = problem.layout == "nt" and problem.m <= TURNED_ROWS
+    side = _side_steps(problem)
+    if turned:
+        steps = 2 * STEP_BYTES // row.itemsize
+    elif side:
+        steps = side
+    elif few:
+        return None
+    else:
+        every = min(ALL_STEPS, ALL_BYTES // row.itemsize)
+        steps = every if k <= every else STEP_BYTES // row.itemsize
+    kc = -(-k // -(-k // steps))
+    if turned:
+        return -(-problem.m // mr) * mr, kc, nr
+    panels, most = -(-problem.n // nr), max(1, cpu.caches().l2 * SIXTEENTHS // 16 // (kc * row.itemsize * nr))
+    return max(mr, ROWS // mr * mr), kc, -(-panels // -(-panels // most)) * nr
+
+
+def by_columns(problem: Problem, tier: registry.Isa, nr: int) -> bool:
+    """Say whether threads share the columns of a B that is copied, and never the rows of A.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1_blocks, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1_blocks.by_columns(Problem("f32", 2000, 2000, 2000, threads=2), registry.isa("v3"), 24)
+    False
+    """
+    if not cpu.small_l1(tier) or problem.layout not in ("nn", "nt") or not heuristic_l1.as_stored(problem):
+        return False
+    held = problem.k * problem.n * problem.row.itemsize
+    return problem.batch == 1 and problem.n >= 2 * nr and 8 * held >= SHARED_EIGHTHS * cpu.caches().l2
+
+
+def _side_steps(problem: Problem) -> int:
+    # Steps of k of a block of a B that few rows pass over; 0: as of any other.
+    row_b, rows = problem.n * problem.row.itemsize, problem.m * problem.row.parts
+    if problem.layout != "nn" or problem.k * row_b <= heuristic_l1.SIDE_L2 * cpu.caches().l2:
+        return 0
+    if row_b < heuristic_l1.SIDE_ROW:
+        rows = max(rows, SIDE_MANY)
+    return next((steps for most, steps in SIDE_STEPS.items() if rows <= most), 0)
