@@ -33,6 +33,13 @@ SHARED_EIGHTHS = 7
 # 1.02, 400 x 2000^2 1.05, 600 x 1500^2 1.05, 1000^3 1.0; f64 64 x 1024^2 1.08, 32 x 2560^2 1.03, 300 x 1000^2 1.04, 400
 # x 2000^2 1.05, 600 x 1500^2 1.02, 1000^3 0.96.)
 TURNED_ROWS = 600
+# Of a B that lies in panels all columns, and steps and rows, where there are more steps than the second number: no copy
+# has to stay, and a panel meets as many rows as may be.  (Times 96 rows beside 512 columns of 4 KiB of steps each, f32
+# 256 x 1024^2 1.16, 512 x 1024^2 1.06, 1000^3 1.05, 2048 x 1024^2 1.06, 4096 x 1024^2 1.04, 6000 x 768^2 1.02, 300 x
+# 768 x 3072 1.06, 600 x 2000 x 700 1.0; f64 1.02, 1.1, 1.03, 1.05, 1.1, 1.04, 1.0, 1.08; 240, 390, 516, 702, 1002 rows
+# f32 4096 x 1024^2 1.0 1.03 1.04 1.05 1.02, f64 1500 x 4096 x 1024 - 1.08 1.07 1.07 1.1; of 512 steps 4096 x 512^2 by
+# 240 and 996 rows 1.0 0.96, f64 0.97 0.97.)
+PANEL_COLUMNS, PANEL_STEPS, PANEL_ROWS = 4096, (1024, 512), 702
 # Of a B of more than SIDE_L2 times L2 that is copied for up to so many rows: steps of k of a block.
 # Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
 # rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
@@ -85,6 +92,23 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
         return -(-problem.m // mr) * mr, kc, nr
     panels, most = -(-problem.n // nr), max(1, cpu.caches().l2 * SIXTEENTHS // 16 // (kc * row.itemsize * nr))
     return max(mr, ROWS // mr * mr), kc, -(-panels // -(-panels // most)) * nr
+
+
+def in_panels(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> tuple[int, int, int] | None:
+    """Return MC, KC and NC for a B that lies in panels and many rows of A; None: as elsewhere.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1_blocks, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1_blocks.in_panels(Problem("f32", 1000, 1000, 1000, layout="np"), registry.isa("v3"), 4, 24)
+    """
+    most, least = PANEL_STEPS
+    if not cpu.small_l1(tier) or problem.layout[0] != "n" or not heuristic_l1.as_stored(problem) or problem.k <= least:
+        return None
+    rows = min(problem.m + mr - 1, PANEL_ROWS) // mr * mr
+    columns = min(problem.n + nr - 1, PANEL_COLUMNS) // nr * nr
+    return max(mr, rows), -(-problem.k // -(-problem.k // most)), max(nr, columns)
 
 
 def by_columns(problem: Problem, tier: registry.Isa, nr: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cpu, heuristic, heuristic_costs, registry
+from . import cpu, heuristic, heuristic_costs, heuristic_l1_blocks, registry
 from .problem import Config, Problem
 
 # Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
@@ -86,7 +86,12 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
         pack = "ab"
     mc, kc, nc = heuristic.blocks(problem, tier, mr, nr, "ab" if pack == "ab" else "b")
     size = row.itemsize
-    if dot is not None and dot.appended:
+    many = None
+    if pack == "none" and problem.m > heuristic.FEW_ROWS:
+        many = heuristic_l1_blocks.in_panels(problem, tier, mr, nr)
+    if many is not None:
+        mc, kc, nc = many
+    elif dot is not None and dot.appended:
         # The sums that correct a dot product stand once, behind all of k.
         kc = -(-problem.k // dot.group) * dot.group
         nc = max(nr, min(nc, 4 * cpu.caches().l2 // (kc * size)))

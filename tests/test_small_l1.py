@@ -15,6 +15,7 @@ from fastgemm import (
     heuristic_dots,
     heuristic_l1,
     heuristic_l1_blocks,
+    heuristic_packed,
     heuristic_small,
     kernels,
     registry,
@@ -143,8 +144,20 @@ def test_blocks() -> None:
     assert [blocks(2000, n, k)[0] for n, k in ((1600, 64), (1600, 65), (250, 32))] == [24, 18, 18]
     assert blocks(200, 500, 500)[2] == 128, "few rows by two panels"
     assert blocks(1000, 1000, 1000, layout="tn", pack="ab")[1:] == (1000, 1024), "beside a copied A as before"
-    packed = heuristic.blocks(Problem("f32", 512, 512, 512, layout="np"), V4, 6, 64, "b")
-    assert packed[1:] == (512, 1024), "a B in panels as before"
+
+
+@pytest.mark.usefixtures("skylake")
+def test_blocks_of_panels() -> None:
+    """All columns of a B in panels and most rows at a time, where there are many of both; else blocks as of old."""
+
+    def found(m: int, n: int, k: int, name: str = "f32", layout: str = "np") -> tuple[int, int, int]:
+        config = heuristic_packed.config(Problem(name, m, n, k, layout=layout), V4, 4)
+        return config.mc, config.kc, config.nc
+
+    assert found(1000, 5000, 2000) == (702, 1000, 4096)
+    assert found(300, 700, 700, "f64") == (300, 700, 704)
+    assert found(200, 1000, 1000) == (96, 1000, 64)
+    assert found(512, 512, 512) == found(512, 512, 512, layout="tp") == (96, 512, 1024)
 
 
 @pytest.mark.usefixtures("skylake")
