@@ -40,14 +40,15 @@ TURNED_ROWS = 600
 # f32 4096 x 1024^2 1.0 1.03 1.04 1.05 1.02, f64 1500 x 4096 x 1024 - 1.08 1.07 1.07 1.1; of 512 steps 4096 x 512^2 by
 # 240 and 996 rows 1.0 0.96, f64 0.97 0.97.)
 PANEL_COLUMNS, PANEL_STEPS, PANEL_ROWS = 4096, (1024, 512), 702
-# Of a B of more than SIDE_L2 times L2 that is copied for up to so many rows: steps of k of a block.
-# Few rows pass over a block in less time than it takes to copy, and long pieces of B's rows come faster; with more
-# rows C's passes count.  (GFLOP/s of blocks of 128 x 1024, 256 x 512, 512 x 256 and of 2048 x 128 in turns of two
-# panels: by 4096 x 4096 12 rows 36 - - 21, 16 rows 43 41 37 26, 32 rows 60 61 58 47, 64 rows 76 80 77 66, 96 rows 89
-# 90 90 80, 128 rows - 97 97 86, 200 rows - 101 103 91, 300 rows - 99 108 -, 400 x 8192 x 2048 - 108 109 109; f64 by
-# 128, 256, 512 steps and 4, 2, 2 KiB 16 rows 21 - 18 14, 32 rows 30 27 27 22, 48 x 3000 x 3000 34.6 33.7 - 30, 128
-# rows 42 43 44 41, 400 x 6144 x 1536 - 49 52 48.  B in L3, times blocks of 1000 to 1500 steps: 24 by 1250^2, 1400^2,
-# 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from L2, 64 x 1536 x 512 0.93.)
+# Of a B of more than SIDE_L2 times L2 that is copied for up to so many rows: steps of k of a block. Few rows pass over
+# a block in less time than it takes to copy, and long pieces of B's rows come faster; with more rows C's passes
+# count.  (GFLOP/s of blocks of half of L2, of 128, 256, 512 steps, and of 2048 in turns of two panels: by 4096 x 4096
+# 12 rows 36 - - 21, 16 rows 43 41 37 26, 32 rows 60 61 58 47, 64 rows 76 80 77 66, 96 rows 89 90 90 80, 128 rows - 97
+# 97 86, 200 rows - 101 103 91, 300 rows - 99 108 -, 400 x 8192 x 2048 - 108 109 109; f64 16 rows 21 - 18 14, beside 18
+# rows of A 24 rows 27.7 26.7 -, 32 x 3072 x 1024 31.9 31.8 -, 48 x 3000 x 3000 36.7 37.9 37.8, 64 x 2048 x 2048 40 41
+# 40, 128 x 8192 x 2048 - 47 47, 200 x 2000 x 2000 - 51 53, 400 x 8192 x 2048 - 54 55.  B in L3, times blocks of 1000 to
+# 1500 steps: 24 by 1250^2, 1400^2, 1024 x 1536 1.1 to 1.2, 48 and 100 rows 1.07 to 1.1, by 1000^2 0.95 to 1.05; from
+# L2, 64 x 1536 x 512 0.93.)
 SIDE_STEPS, SIDE_MANY = {24: 128, 72: 256, 400: 512}, 73
 
 
