@@ -543,9 +543,9 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             # than eight fit, 48 x 768 x 768 0.99, 128 x 3072 x 768 0.97).
             nc = SEVERAL * nr
     else:
-        # (Beside an L1 of 32 KiB half of that, times all of it and times an A that passes over: Skylake-SP, f32 1000^3
-        # 1.05 1.04, 2000^3 1.07 1.02, 500 x 4096 x 4096 1.08 1.09, f64 700^3 1.06 1.16, 1000^3 1.06 1.10, 2000^3 1.1
-        # 1.2; 1500^3, f32, 1.0 1.05.)
+        # (Beside an L1 of 32 KiB half of that for what `heuristic_l1_blocks` leaves; before that, times all of it and
+        # times an A that passes over: Skylake-SP, f32 1000^3 1.05 1.04, 2000^3 1.07 1.02, 500 x 4096 x 4096 1.08 1.09,
+        # f64 700^3 1.06 1.16, 1000^3 1.06 1.10, 2000^3 1.1 1.2; 1500^3, f32, 1.0 1.05.)
         small_l1 = cpu.small_l1(tier) and problem.row.group == 1
         held = (2 if small_l1 and pack == "b" else 4) * l2
         nc = max(nr, held // (kc * size) // nr * nr)

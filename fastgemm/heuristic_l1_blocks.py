@@ -9,30 +9,31 @@ The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI
 from __future__ import annotations
 
 from . import cpu, heuristic_l1, registry
-from .problem import Problem
+from .problem import PACKED, Problem
 
 # Bytes of L2 that a block takes, in sixteenths, those of its steps of k, or all of a few more (of numbers of four bytes
-# 1024), and the rows of A at a time beside it.  (Times blocks of 2 L2 beside 96 rows: 2000 x 1000 x 72 1.15, 300 x 2000
-# x 100 1.07, 2000 x 2000 x 128 1.1, 700^3, 1000^3 1.03, 1024^3 1.07, 1500^3 1.07, 600 x 2000^2 1.06, 2000^3 1.0 to
-# 1.02, 3000 x 128 x 1152 1.08, 3000 x 512 x 2048 1.04, 6000 x 1024 x 1536 1.07, 4000^3 1.0; f64 300 x 2000 x 100 1.3,
-# 1000 x 1000 x 100 1.15, 512^3 1.03, 700^3 1.08, 1000^3 1.07, 400 x 4096 x 1024 1.1, 3000 x 300 x 300 1.04, 1500^3,
-# 2000^3, 3000 x 512 x 2048 1.0; i32 1000^3 1.02, c64 400^3 1.06, 1000^3 1.02, c128 300^3 1.05, 400^3 1.03; nt as nn.
-# Of 1, 2, 3, 4, 8 panels of 6 rows f64 1000^3 1.07 1.08 1.07 1.05 1.02, 400 x 8192 x 2048 1.08 1.09 1.07 1.07 1.03,
-# 1024^3 1.06 1.07 1.07 1.07 1.07, 2000 x 1000 x 72 1.1 1.16 - 1.14 1.09.  One block of k, and two, f64 600^3 1.06 1.04,
-# 700^3 1.09 1.07, 750^3 1.03 1.08, f32 1000^3 1.03 1.02, 1100^3 1.02 1.06, 1280^3 1.0 1.05; c64 700^3 1.04 1.01.  With
-# A copied as well 0.8 to 0.97.)
+# 1024), and the rows of A at a time beside it.  (`bench/builds.py`, times blocks of 2 L2 beside 96 rows, f32 and f64:
+# 2000 x 1000 x 72 1.08 1.13, 300 x 2000 x 100 1.01 1.06, 2000 x 2000 x 128 1.13 1.11, 700^3 1.05 1.09, 1000^3 1.04
+# 1.05, 1024^3 1.06 1.07, 1500^3 1.11 1.03, 2000^3 1.04 1.01, 3000 x 128 x 1152 1.1 1.03, 3000 x 512 x 2048 1.03 1.01,
+# 6000 x 1024 x 1536 1.06 1.02, 400 x 4096 x 1024 1.01 1.09.  By sweeps i32 1000^3 1.02, c64 400^3 1.06, 1000^3 1.02,
+# c128 300^3 1.05, 400^3 1.03; of 1, 2, 3, 4, 8 panels of 6 rows f64 1000^3 1.07 1.08 1.07 1.05 1.02, 400 x 8192 x 2048
+# 1.08 1.09 1.07 1.07 1.03, f32 1024^3 1.06 1.07 1.07 1.07 1.07, 2000 x 1000 x 72 1.1 1.16 - 1.14 1.09; one block of k,
+# and two, f64 600^3 1.06 1.04, 700^3 1.09 1.07, 750^3 1.03 1.08, f32 1000^3 1.03 1.02, 1100^3 1.02 1.06, 1280^3 1.0
+# 1.05; c64 700^3 1.04 1.01; with A copied as well 0.8 to 0.97.)
 SIXTEENTHS, STEP_BYTES, ALL_BYTES, ALL_STEPS, ROWS = 9, 4096, 5632, 1024, 18
-# Eighths of L2 from which threads share the columns of such a B, of several panels each: threads that share rows copy
-# all of it, once for every piece of rows that they take.  (Two threads, columns times rows, 2000^3 1.2, 3000 x 512 x
-# 2048 1.1, 6000 x 1024 x 1536 1.07, 700 x 500 x 700 1.02, 6308 x 192 x 1600 1.03, 20000 x 256 x 500 0.96, 1000 x 200 x
-# 1000, 8000 x 300 x 300 0.95, 4000 x 500 x 100 0.97, 3000 x 128 x 1152 0.87; f64 3000 x 512 x 2048 1.1, 6000 x 1024 x
-# 1536 1.06, 6308 x 192 x 1600 1.04, 1000 x 200 x 1000 1.01, 3000 x 128 x 1152 0.95, 3136 x 64 x 576 0.78.)
-SHARED_EIGHTHS = 7
-# Of columns that lie along k, beside up to so many rows, one panel at a time, of twice the bytes of steps.  (Times two
-# panels, or blocks as above: 64 x 1024^2 1.05, 64 x 1500^2 1.15, 64 x 2048^2 1.17, 128 x 2048^2 1.15, 300 x 1000^2
-# 1.02, 400 x 2000^2 1.05, 600 x 1500^2 1.05, 1000^3 1.0; f64 64 x 1024^2 1.08, 32 x 2560^2 1.03, 300 x 1000^2 1.04, 400
-# x 2000^2 1.05, 600 x 1500^2 1.02, 1000^3 0.96.)
-TURNED_ROWS = 600
+# Eighths of L2 from which threads share the columns of such a B, of so many panels each and more: threads that share
+# rows copy all of it, once for every piece of rows that they take.  (Two threads, columns times rows, by turns, 2000^3
+# 1.2, 3000 x 512 x 2048 1.1, 6000 x 1024 x 1536 1.07, 700 x 500 x 700 1.02, 20000 x 256 x 500 0.96, 8000 x 300 x 300
+# 0.95, 4000 x 500 x 100 0.97; f64 3000 x 512 x 2048 1.1, 6000 x 1024 x 1536 1.06, 6308 x 192 x 1600 1.04, 1000 x 200 x
+# 1000 1.01.  Of fewer panels 6308 x 192 x 1600 1.03, 1000 x 200 x 1000 0.95, 3000 x 128 x 1152 0.87, f64 0.94, 3136 x
+# 64 x 576 0.78.)
+SHARED_EIGHTHS, SHARED_PANELS = 7, 3
+# Of columns that lie along k, beside up to so many rows, one panel at a time, of twice the bytes of steps, and so many
+# rows at a time, as elsewhere (all of them 1.0 to 1.01 of that).  (Times two panels, or blocks as above: 64 x 1024^2
+# 1.05, 64 x 1500^2 1.15, 64 x 2048^2 1.17, 128 x 2048^2 1.15, 300 x 1000^2 1.02, 400 x 2000^2 1.05, 600 x 1500^2 1.05,
+# 1000^3 1.0; f64 64 x 1024^2 1.08, 32 x 2560^2 1.03, 300 x 1000^2 1.04, 400 x 2000^2 1.05, 600 x 1500^2 1.02, 1000^3
+# 0.96.)
+TURNED_ROWS, TURNED_TOGETHER = 600, 96
 # Of a B that lies in panels all columns, and steps and rows, where there are more steps than the second number: no copy
 # has to stay, and a panel meets as many rows as may be.  (Times 96 rows beside 512 columns of 4 KiB of steps each, f32
 # 256 x 1024^2 1.16, 512 x 1024^2 1.06, 1000^3 1.05, 2048 x 1024^2 1.06, 4096 x 1024^2 1.04, 6000 x 768^2 1.02, 300 x
@@ -73,9 +74,7 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
     >>> heuristic_l1_blocks.copied(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 4, 24, few=False)
     """
     row, k = problem.row, problem.k
-    if not cpu.small_l1(tier) or problem.layout not in ("nn", "nt") or not heuristic_l1.as_stored(problem):
-        return None
-    if problem.n <= nr or heuristic_l1.written_panels(problem, tier, mr):
+    if not _concerns(problem, tier, "nt") or problem.n <= nr or heuristic_l1.written_panels(problem, tier, mr):
         return None
     turned = problem.layout == "nt" and problem.m <= TURNED_ROWS
     side = _side_steps(problem)
@@ -90,7 +89,7 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
         steps = every if k <= every else STEP_BYTES // row.itemsize
     kc = -(-k // -(-k // steps))
     if turned:
-        return -(-problem.m // mr) * mr, kc, nr
+        return max(mr, min(problem.m + mr - 1, TURNED_TOGETHER) // mr * mr), kc, nr
     panels, most = -(-problem.n // nr), max(1, cpu.caches().l2 * SIXTEENTHS // 16 // (kc * row.itemsize * nr))
     return max(mr, ROWS // mr * mr), kc, -(-panels // -(-panels // most)) * nr
 
@@ -105,7 +104,7 @@ def in_panels(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> tuple[i
     >>> heuristic_l1_blocks.in_panels(Problem("f32", 1000, 1000, 1000, layout="np"), registry.isa("v3"), 4, 24)
     """
     most, least = PANEL_STEPS
-    if not cpu.small_l1(tier) or problem.layout[0] != "n" or not heuristic_l1.as_stored(problem) or problem.k <= least:
+    if not _concerns(problem, tier, PACKED) or problem.k <= least:
         return None
     rows = min(problem.m + mr - 1, PANEL_ROWS) // mr * mr
     columns = min(problem.n + nr - 1, PANEL_COLUMNS) // nr * nr
@@ -122,10 +121,15 @@ def by_columns(problem: Problem, tier: registry.Isa, nr: int) -> bool:
     >>> heuristic_l1_blocks.by_columns(Problem("f32", 2000, 2000, 2000, threads=2), registry.isa("v3"), 24)
     False
     """
-    if not cpu.small_l1(tier) or problem.layout not in ("nn", "nt") or not heuristic_l1.as_stored(problem):
-        return False
-    held = problem.k * problem.n * problem.row.itemsize
-    return problem.batch == 1 and problem.n >= 2 * nr and 8 * held >= SHARED_EIGHTHS * cpu.caches().l2
+    wide = problem.n >= SHARED_PANELS * problem.threads * nr
+    large = 8 * problem.k * problem.n * problem.row.itemsize >= SHARED_EIGHTHS * cpu.caches().l2
+    return _concerns(problem, tier, "nt") and problem.batch == 1 and wide and large
+
+
+def _concerns(problem: Problem, tier: registry.Isa, second: str) -> bool:
+    # Such an L1, A by rows, B as one of those letters of a layout says, numbers as they were measured.
+    letters = problem.layout[0] == "n" and problem.layout[1] in second
+    return cpu.small_l1(tier) and letters and heuristic_l1.as_stored(problem)
 
 
 def _side_steps(problem: Problem) -> int:

@@ -86,10 +86,8 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
         pack = "ab"
     mc, kc, nc = heuristic.blocks(problem, tier, mr, nr, "ab" if pack == "ab" else "b")
     size = row.itemsize
-    many = None
-    if pack == "none" and problem.m > heuristic.FEW_ROWS:
-        many = heuristic_l1_blocks.in_panels(problem, tier, mr, nr)
-    if many is not None:
+    many = pack == "none" and problem.m > heuristic.FEW_ROWS and heuristic_l1_blocks.in_panels(problem, tier, mr, nr)
+    if many:
         mc, kc, nc = many
     elif dot is not None and dot.appended:
         # The sums that correct a dot product stand once, behind all of k.

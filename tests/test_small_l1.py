@@ -162,22 +162,23 @@ def test_blocks_of_panels() -> None:
 
 @pytest.mark.usefixtures("skylake")
 def test_blocks_of_columns_along_k() -> None:
-    """One panel at a time of up to 8 KiB of each column, beside all of up to 600 rows."""
+    """One panel at a time of up to 8 KiB of each column, beside up to 600 rows, 96 of them at a time."""
 
-    assert [blocks(m, 2048, 2048, layout="nt") for m in (64, 600)] == [(66, 2048, 64), (600, 2048, 64)]
+    assert [blocks(m, 2048, 2048, layout="nt") for m in (64, 600)] == [(66, 2048, 64), (96, 2048, 64)]
     assert blocks(601, 2048, 2048, layout="nt") == (18, 1024, 128)
     assert blocks(64, 2560, 2560, "f64", "nt") == (66, 854, 32)
 
 
 @pytest.mark.usefixtures("skylake")
 def test_threads_share_columns_of_a_copied_b() -> None:
-    def split(m: int, n: int, k: int, name: str = "f32", batch: int = 1) -> str:
-        return heuristic.config(Problem(name, m, n, k, batch, threads=2), V4).split
+    def split(m: int, n: int, k: int, name: str = "f32", batch: int = 1, threads: int = 2) -> str:
+        return heuristic.config(Problem(name, m, n, k, batch, threads=threads), V4).split
 
-    assert [split(3000, n, 1000) for n in (200, 250)] == ["m", "n"]
-    assert [split(3000, n, 1000, "f64") for n in (100, 120)] == ["m", "n"]
-    assert split(3000, 120, 3000) == "m", "less than two panels"
+    assert [split(3000, 512, k) for k in (447, 448)] == ["m", "n"]
+    assert [split(3000, 192, k, "f64") for k in (597, 598)] == ["m", "n"]
+    assert split(3000, 128, 1152, "f64") == "m", "two panels each"
     assert split(3000, 512, 2048, batch=2) == "batch"
+    assert [split(3000, 512, 2048, threads=threads) for threads in (2, 4, 16)] == ["n", "m", "m"]
     assert not heuristic_l1_blocks.by_columns(Problem("f16", 3000, 512, 2048, threads=2), V4, 64)
     assert not heuristic_l1_blocks.by_columns(Problem("f32", 3000, 512, 2048, threads=2), V3, 24)
 
