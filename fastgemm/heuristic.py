@@ -21,6 +21,7 @@ from . import (
     heuristic_dots,
     heuristic_l1,
     heuristic_l1_blocks,
+    heuristic_l1_streams,
     heuristic_small,
     heuristic_strips,
     heuristic_tier,
@@ -28,7 +29,7 @@ from . import (
     kernels,
     registry,
 )
-from .heuristic_costs import DEEP, STREAM_B, TEAM_BYTES, TEAM_FLOPS, TILE_CYCLES, grid_cycles, streams_of
+from .heuristic_costs import DEEP, STREAM_B, TEAM_BYTES, TILE_CYCLES, busy, grid_cycles, streams_of
 from .problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
@@ -114,8 +115,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         tier = half
     blocked = family(problem.row, tier)
     dots = blocked != "gemm"
-    own = heuristic_dots.config(problem, tier, dots) or heuristic_strips.config(problem, tier, blocked)
-    own = own or heuristic_small.config(problem, tier, dots)
+    own = heuristic_dots.config(problem, tier, dots) or heuristic_l1_streams.config(problem, tier)
+    own = own or heuristic_strips.config(problem, tier, blocked) or heuristic_small.config(problem, tier, dots)
     if own is not None:
         return own
     by_gemv = problem.layout[1] != "g" and registry.computes("gemv", problem.row)
@@ -168,7 +169,7 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
 def _teams(problem: Problem) -> list[tuple[str, int]]:
     # Between equals the first wins: whole products for a thread before parts, parts that share no B before others.
     teams = [("n", 1)]
-    if problem.threads > 1 and problem.flops >= TEAM_FLOPS:
+    if problem.threads > 1 and busy(problem):
         for split, size in (("batch", problem.batch), ("n", problem.n), ("m", problem.m), ("k", problem.k // DEEP)):
             threads = min(problem.threads, size)
             small = problem.batch == 1 and problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
@@ -495,7 +496,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             apart = row_b + beside
             kc = min(kc, THIN_STEPS if apart <= THIN_BYTES or apart in MOST_OF_PAGE else TURNED_STEPS)
     if pack == "none":
-        kc = heuristic_l1.apart_steps(problem, tier, kc)
+        kc = heuristic_l1.steps_in_place(problem, tier, kc)
     few = problem.m <= FEW_ROWS and pack == "b"
     held = problem.row.real_bytes * problem.row.parts    # by a number of a panel
     narrow = nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and pack == "b"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from . import registry
+from .problem import Problem
 
 LATENCY = 4  # of a multiply-add
 PORTS = 2  # multiply-adds a cycle
@@ -31,6 +32,23 @@ ROW_CYCLES = 6  # per row of C in a tile: a page and a cache set of its own (14x
 BYTE_STREAMS = 6
 L1_SHARE = 32 << 10  # bytes of a tile's rows of A up to which they count as there
 DEEP = 1024  # steps of k that a thread must have where threads share k
+
+
+def busy(problem: Problem) -> bool:
+    """Say whether there is enough to do for a second thread: of arithmetic, or of output to write.
+
+    (Skylake-SP, idle, rows shared by two threads over one, f64 by 4 steps, 200 x 200 1.42, 256 x 256, which is
+    TEAM_BYTES, 1.63, 344 x 344 2.24; f32 256 x 256 1.25, 344 x 344 1.56.)
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_costs
+    >>> from fastgemm.problem import Problem
+    >>> [heuristic_costs.busy(Problem("f32", m, 400, 4)) for m in (100, 400)]
+    [False, True]
+    """
+    bytes_c = problem.batch * problem.m * problem.n * problem.row.result_bytes * problem.row.parts
+    return problem.flops >= TEAM_FLOPS or bytes_c >= TEAM_BYTES
 
 
 def balanced(total: int, parts: int) -> list[tuple[int, int]]:

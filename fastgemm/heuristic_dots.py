@@ -49,7 +49,7 @@ from __future__ import annotations
 from math import inf
 
 from . import cpu, registry
-from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
+from .heuristic_costs import TEAM_BYTES, busy
 from .heuristic_ways import (
     DOT_TURNED,
     UNTURNED_ROWS,
@@ -266,8 +266,7 @@ def _fills_better(problem: Problem, tier: registry.Isa) -> bool:
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     threads = problem.threads
     columns = problem.batch * problem.n * problem.k * problem.row.itemsize
-    busy = problem.flops >= TEAM_FLOPS or (problem.m == 1 and columns >= TEAM_BYTES)
-    if threads == 1 or not busy:
+    if threads == 1 or not (busy(problem) or (problem.m == 1 and columns >= TEAM_BYTES)):
         return "n", 1
     partial = problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
     step = registry.dot_step(problem.row, tier)

@@ -36,9 +36,9 @@ FAR_ROWS, ROWS = 64, 48
 # And where B's rows lie apart, of complex numbers and of two bytes: whole pages, or B comes from L3, and half pages.
 PAGED_ROWS, HALF_PAGED_ROWS = 16, 24
 # And, of a B of more than so many times L2, from memory and from L3, where rows that lie half pages apart have
-# APART_ROWS + 1.  (Best copied times best in place, f32, 9 by 4096^2 1.6, 10 by 3000^2 1.3, 12 by 2048^2, 1024 x 1536
-# 1.7, 1.3, 3000^2 1.37, 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2, 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64
-# 12 by 4096^2 1.6, 3000^2 1.3.)
+# APART_ROWS + 1, of what `heuristic_l1_streams` leaves.  (Best copied times best in place, f32, 9 by 4096^2 1.6, 10 by
+# 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37, 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2,
+# 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6, 3000^2 1.3.)
 SIDE_L2, SIDE_FAR, SIDE_NEAR = 3, 9, 24
 # Rows of B of less than so many bytes are long pieces as they lie: in place up to FAR_ROWS, or ROWS, and copied in the
 # most steps of `heuristic_l1_blocks`.  (Of 256 x 512, in place and copied by 512 steps, f32 by 200 x 50000 12 rows 1.15
@@ -84,8 +84,10 @@ SMALL_B = 2
 # And one of more than so many times L1 does beside 9 to 14 rows, in gemm's tiles, which fetch their panels.  (Times
 # the small family, 9 and 12 rows, f32 256 x 256 0.95 0.98, 300 x 300 1.05 1.1, 1000 x 200 1.1 1.2, 600 x 600 1.15
 # 1.5, 1000 x 1000 1.25 1.6; f64 256 x 256 1.1 0.9, 300 x 300 1.15 1.5, 1000 x 1000 2.0 2.4.  Integers are gemm's
-# already, halves were not measured.)
-FLAT_L1 = 8
+# already, halves were not measured.)  7 and 8 rows do of more than the second.  (7 and 8 rows, f32 400 x 400 0.91 0.98,
+# 600 x 300 0.98 1.0, 512 x 512 1.08 1.07, 800 x 800 - 1.1, 1000 x 700 - 1.15; f64 300 x 300 0.99 0.93, 400 x 300 1.08
+# 1.08, 600 x 600 - 1.27; 6 rows f32 1024 x 512 0.97, 800 x 800 1.05, f64 512 x 512 0.96, 400 x 300 1.05.)
+FLAT_L1, FLAT_FEW, FLAT_FEW_L1 = 8, range(7, 9), 24
 # Up to so many rows B stays in place where its own rows lie whole or half pages apart, and share sets of L1 and L2: by
 # so few steps of k, of few rows or a B that L2 holds, and of more.  (Times copied in blocks of 128 x 4 KiB, or, 512 x
 # 512, of all steps, 16, 18, 20, 24, 32 rows, f32 512 x 512 1.1 1.2 1.15 1.05 1.06, 2048 x 512 1.2 1.17 1.1 1.05 0.85,
@@ -99,6 +101,15 @@ APART_ROWS, APART_STEPS = 24, (128, 64)
 # 1024^2 1.2 1.03, 1.18 1.09, 1.1 1.01, 1.18 1.05, 512^2 1.16 0.93, 1.12 1.04, 1.02 0.98, 1.03 0.99, 15 rows - 0.8; 9,
 # 12, 14 rows, which are one tile there, 0.97, 1.07, 0.95.)
 APART_MANY, APART_VECTORS = 15, (3, 4)
+# Vectors of a tile, and steps, of an A by columns and a B of more than two vectors, both in place and together more
+# than three quarters of L3: so few that L1 keeps a panel of each and what it fetches.  (`builds.py`, one thread, times
+# 160 to 1000 steps, 20 x 200 x 100000 1.23, 300 x 64 x 50000 1.18, 200 x 100 x 50000 1.15, 32 x 100 x 215512 1.14, 100
+# x 100 x 100000, 64 x 64 x 100000, 64 x 300 x 20000 1.12, 32 x 600 x 20000, 96 x 128 x 60000 1.07, 150 x 150 x 50000
+# 1.03, but 64 x 147 x 50000 0.86; f64 20 x 200 x 100000 1.13, 100 x 100 x 100000 1.1, 32 x 100 x 215512 1.08, 64 x 64 x
+# 100000, 64 x 147 x 50000 1.01; tiles of 8 x 48, f32, 20 x 200 x 100000 1.29, 100 x 100 x 100000 1.02, 150 x 150 x
+# 50000 0.95.  By sweeps, 40, 48, 56, 64 steps 64 x 64 x 100000 1.11 1.15 1.1 1.08, 300 x 64 x 50000 1.37 1.43 1.45
+# 1.43; of two vectors 8 x 8 x 1000000 0.7, 16 x 16 x 500000 1.0.)
+TURNED_VECTORS, TURNED_STEPS = 4, 48
 
 
 def lines_ahead(tier: registry.Isa) -> int:
@@ -152,16 +163,16 @@ def copied_from(problem: Problem) -> float:
     if problem.k * row_b <= cpu.caches().l1d:
         return inf
     far = not problem.row.converts and row_b >= SIDE_ROW and problem.k * row_b > SIDE_L2 * cpu.caches().l2
-    if far and problem.k * row_b > cpu.caches().l3 // (6 if _apart(problem) else 2):
+    if far and problem.k * row_b > cpu.caches().l3 // (6 if apart(problem) else 2):
         return SIDE_FAR
-    if _apart(problem):
+    if apart(problem):
         few = PAGED_ROWS if far or row_b % heuristic_tiles.PAGE == 0 else HALF_PAGED_ROWS
         return APART_ROWS + 1 if _is_plain(problem) else few
     return SIDE_NEAR if far else FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
 
 def flat_bytes(problem: Problem, tier: registry.Isa) -> float:
-    """Return the bytes of B up to which the small family's row of tiles takes 9 to 14 rows; inf: as elsewhere.
+    """Return the bytes of B up to which the small family's row of tiles takes 7 to 14 rows; inf: as elsewhere.
 
     Examples
     --------
@@ -170,7 +181,10 @@ def flat_bytes(problem: Problem, tier: registry.Isa) -> float:
     >>> heuristic_l1.flat_bytes(Problem("f32", 12, 512, 512), registry.isa("v3"))
     inf
     """
-    return FLAT_L1 * cpu.caches().l1d if cpu.small_l1(tier) and as_stored(problem) else inf
+    rows = problem.m * problem.row.parts
+    if not cpu.small_l1(tier) or not as_stored(problem) or rows < FLAT_FEW.start:
+        return inf
+    return (FLAT_FEW_L1 if rows in FLAT_FEW else FLAT_L1) * cpu.caches().l1d
 
 
 def as_stored(problem: Problem) -> bool:
@@ -186,8 +200,16 @@ def as_stored(problem: Problem) -> bool:
     return not problem.row.converts and problem.row.group == 1
 
 
-def _apart(problem: Problem) -> bool:
-    # Rows of B that lie whole pages, or half pages, apart.
+def apart(problem: Problem) -> bool:
+    """Say whether rows of B lie whole pages, or half pages, apart.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.apart(Problem("f32", 8, 512, 8)), heuristic_l1.apart(Problem("f32", 8, 500, 8))
+    (True, False)
+    """
     return problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
 
 
@@ -200,7 +222,7 @@ def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
     # Such a B beside so few rows that it may be in place.
     most = APART_ROWS if _is_plain(problem) else APART_MANY
     few = problem.layout == "nn" and problem.m * problem.row.parts <= most and as_stored(problem)
-    return cpu.small_l1(tier) and few and _apart(problem)
+    return cpu.small_l1(tier) and few and apart(problem)
 
 
 def _row_c(problem: Problem) -> int:
@@ -230,25 +252,37 @@ def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
     ((6, 16), (4, 24))
     """
     found = heuristic_tiles.tiles(problem, tier)
+    if _turns_far(problem, tier):
+        return tuple(tile for tile in found if tile[1] >= TURNED_VECTORS * registry.lanes(problem.row, tier))
     if problem.m < APART_MANY or not (_is_plain(problem) and _stays_apart(problem, tier)):
         return found
     least = APART_VECTORS[_leaves_l2(problem)] * registry.lanes(problem.row, tier)
     return tuple(tile for tile in found if tile[1] >= least) or found
 
 
-def apart_steps(problem: Problem, tier: registry.Isa, kc: int) -> int:
+def steps_in_place(problem: Problem, tier: registry.Isa, kc: int) -> int:
     """Return at most `kc` steps of k for a B in place.
 
     Examples
     --------
     >>> from fastgemm import heuristic_l1, registry
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.apart_steps(Problem("f32", 12, 512, 512), registry.isa("v3"), 512)
+    >>> heuristic_l1.steps_in_place(Problem("f32", 12, 512, 512), registry.isa("v3"), 512)
     512
     """
+    if _turns_far(problem, tier):
+        return min(kc, TURNED_STEPS)
     if not _stays_apart(problem, tier):
         return kc
     return min(kc, APART_STEPS[problem.m >= APART_MANY and _is_plain(problem) and _leaves_l2(problem)])
+
+
+def _turns_far(problem: Problem, tier: registry.Isa) -> bool:
+    # An A by columns and a B of several vectors, both in place, from memory.
+    if not cpu.small_l1(tier) or problem.layout != "tn" or not as_stored(problem) or copies_a(problem, tier):
+        return False
+    far = 4 * problem.k * (problem.m + problem.n) * problem.row.itemsize > 3 * cpu.caches().l3
+    return far and problem.n > 2 * registry.lanes(problem.row, tier)
 
 
 def copies_a(problem: Problem, tier: registry.Isa) -> bool:

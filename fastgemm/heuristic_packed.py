@@ -111,8 +111,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
 
 def _team(problem: Problem, nr: int) -> tuple[str, int]:
     size = problem.k * problem.n * problem.row.itemsize
-    busy = problem.flops >= heuristic_costs.TEAM_FLOPS or size >= heuristic_costs.TEAM_BYTES
-    if problem.threads == 1 or not busy:
+    if problem.threads == 1 or not (heuristic_costs.busy(problem) or size >= heuristic_costs.TEAM_BYTES):
         return "n", 1
     # Threads that share columns read B once in all, those that share rows read all of it each.
     split, parts = ("n", -(-problem.n // nr)) if problem.m < 2 * problem.n else ("m", problem.m)

@@ -38,7 +38,7 @@ from math import inf
 from typing import NamedTuple
 
 from . import cpu, heuristic_l1, heuristic_tiles, registry
-from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, TEAM_FLOPS, balanced
+from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
 from .heuristic_ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
 
@@ -305,10 +305,12 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
     # 1.4 to 4; of 10 MB 4 rows 0.9 to 1.0, 8 rows 1.05 to 1.2, f64 1.1 and 2.2.)
     if nearly_far(problem.k * row_b, tier):
         return False
-    if rows <= FLAT or rows > FEW_ROWS:
-        return rows <= FLAT
+    if rows > FEW_ROWS:
+        return False
+    most = heuristic_l1.flat_bytes(problem, tier) if problem.k > STEPS else inf
+    if rows <= FLAT:
+        return problem.k * row_b <= most
     if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
-        most = heuristic_l1.flat_bytes(problem, tier) if problem.k > STEPS else inf
         return problem.k * row_b <= min(most, L3_SHARE * caches.l3)
     paged = row_b % 4096 == 0 or (_copies_few(tier) and nearly_paged(problem))
     # (Beside an L1 of 32 KiB gemm's tiles, which fetch their panel, are better at panels that leave it: Skylake-SP, f32
@@ -390,7 +392,7 @@ def masked(problem: Problem, tier: registry.Isa, nr: int) -> bool:
 
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
-    if problem.threads == 1 or problem.flops < TEAM_FLOPS:
+    if problem.threads == 1 or not busy(problem):
         return "n", 1
     if problem.layout[1] != "n":
         # Each thread copies the B of its own products, or a small one for itself, or what it reads of it.

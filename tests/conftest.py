@@ -57,6 +57,19 @@ def _same_threads_after() -> Iterator[None]:
         fastgemm.set_num_threads(before)
 
 
+@pytest.fixture
+def skylake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Skylake-SP's caches, and no halves."""
+    from fastgemm import cpu
+    from fastgemm.driver import _plan
+
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 33 << 20))
+    _plan.forget_plans()
+    yield
+    _plan.forget_plans()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def first_call() -> None:
     """Make the call that asks the CPU and the environment, once for all of the process, before a test changes it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import platform
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -26,16 +25,6 @@ from fastgemm.problem import Problem
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 MIB = 1 << 20
 RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
-
-
-@pytest.fixture
-def skylake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Its caches, and no halves."""
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 33 * MIB))
-    _plan.forget_plans()
-    yield
-    _plan.forget_plans()
 
 
 def test_which_cpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +88,7 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     assert [small(size, size, size) for size in (64, 100, 128)] == [True, True, False]
     assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
     assert [small(m, 300, 300) for m in (8, 9, 14)] == [True, False, False]
+    assert [small(m, 512, k) for m in (6, 7, 8) for k in (384, 385)] == [True, True, True, False, True, False]
     assert [small(m, 256, 256) for m in (8, 9, 14)] == [True, True, True]
     assert small(12, 2000, 48)
     assert [small(12, 1000, 1000, name=name) for name in ("f32", "f64", "f16")] == [False, False, True]
@@ -222,6 +212,22 @@ def test_blocks_of_few_rows() -> None:
     assert steps == [128, 64, 64, 512]
     assert heuristic.blocks(Problem("f32", 24, 512, 512), V4, 6, 64, "none")[1] == 128
     assert [blocks(16, 1024, k)[1] for k in (768, 769)] == [768, 110]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_columns_of_a_and_rows_of_b_from_memory() -> None:
+    """Few steps at a time, by tiles of four vectors; not of one that L3 holds, that is copied, or of few columns."""
+
+    def found(m: int, n: int, k: int, name: str = "f32", layout: str = "tn") -> tuple[int, int]:
+        config = heuristic.config(Problem(name, m, n, k, layout=layout), V4)
+        return config.nr * registry.dtype(name).itemsize // 64, config.kc
+
+    assert [found(100, 100, k) for k in (32_440, 32_441)] == [(2, 325), (4, 48)]
+    assert found(20, 200, 100_000, "f64") == (4, 48)
+    assert found(64, 576, 28_000)[1] == 1000
+    assert found(100, 32, 100_000)[1] > 48
+    assert found(100, 100, 100_000, layout="nn")[1] > 48
+    assert found(100, 100, 100_000, "i8_i32")[1] > 48
 
 
 @pytest.mark.usefixtures("skylake")

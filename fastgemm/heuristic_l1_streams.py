@@ -1,0 +1,119 @@
+"""Few rows by a large B beside an L1 of 32 KiB (`cpu.small_l1`): B in place, a few whole rows of it at a time.
+
+A tile takes a few lines of each row of B, and a CPU's own prefetch follows so many streams of reads: a Skylake-SP's 32,
+each in its page.  Of blocks of as many rows and fewer, all of their columns, it reads every row ahead from L3 or memory
+while the tiles multiply; of more it follows none, and a copy of B is first read and then multiplied.  Fewer rows than
+that pass over C more often, which stays in L2.
+
+The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI), one thread, f32 unless said; times
+what was done before: B copied in blocks of 128 and 256 steps, in place in blocks of 256 to 512, or strips of gemv.
+"""
+
+from __future__ import annotations
+
+from . import cpu, heuristic_l1, registry
+from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
+
+# A B, or a stack of them, of more than so many times L2, rows of so many bytes, and so many steps.  (2, 8, 12, 16 rows,
+# 800 x 800 0.90 1.13 1.03 1.0, 1000 x 700 0.98 1.17 1.02 0.99, 1000 x 1000 0.99 1.12 1.0 0.96, 1250 x 1250 - - 1.13
+# 0.96, 2000 x 2000 1.04 1.03 1.31 1.21; 700 x 10000 1.03 1.03 1.15 1.18, 520 x 8000 1.04 1.08 1.04 1.06, but 400 x
+# 20000 0.85 0.88 1.13 1.23, 256 x 20000 0.82 0.89 1.09 1.27.)
+LEAST_L2, LEAST_ROW, LEAST_STEPS = 5, 2048, 128
+# Steps of k of a block, and the sixteenths of L2 that it has at most, but no fewer steps than the third; the second
+# pair where rows lie half pages apart and B comes from L3.  (12, 16, 24, 32, 48 steps: 12 x 3000 x 3000 - 1.47 1.50 -
+# 1.2, 16 x 4000 x 1000 - 1.20 1.25 1.17 -, 12 x 2500 x 2500 - 1.40 1.47 1.42 -; f64 12 x 3000 x 3000 1.44 1.46 1.3 - -,
+# 12 x 1800 x 1800 1.30 1.39 1.47 - -; half pages apart, from L3, 16 x 3072 x 1024 - - 1.04 1.10 1.14, 64 steps 1.17, 12
+# x 2048 x 2048 - - 1.14 1.20 1.24, 64 steps 1.24, from memory 12 x 3072 x 3072 - 1.0 1.10 1.03 -.)
+STEPS, APART_STEPS, LEAST = (32, 5), (64, 12), 16
+# Rows of registers that gain where B comes from L3 and from memory: by the bytes of a real number; half pages apart;
+# and where B's rows are longer than so many bytes.  (16, 24, 32 rows, 3000 x 3000 1.37 1.1 1.04, 2500 x 2500 1.3 1.12
+# 1.08, 1400 x 1400 1.0 1.11 1.07, 2000 x 2000 1.21 1.1 1.0, 48 rows 0.83 to 0.9; f64 16, 24 rows 3000 x 3000 1.32 0.99,
+# 1800 x 1800 1.24 1.08, 1000 x 1000 0.94 1.17; c64 8, 12, 16, 24 rows 2000 x 2000 1.37 1.16 1.17 0.97, c128 1000 x 1000
+# 1.1 1.1 1.12 -; i32 8, 12, 16, 24 rows 2000 x 2000 1.5 1.5 1.34 1.1, i64 1300 x 1300 1.2 1.4 1.18 -; half pages apart,
+# 9, 12, 16, 24 rows 4096 x 4096 1.1 1.0 0.97 0.85, 2560 x 2560 1.26 1.17 1.13 1.0, f64 2560 x 2560 1.17 1.12 0.91 0.8,
+# from L3 2048 x 2048 1.2 1.24 1.07 0.95, 3072 x 1024 1.44 1.24 1.17 0.98; 10, 16, 24 rows 11008 x 4096 1.27 1.04 0.85,
+# 32000 x 1000 1.26 1.13 0.97.  In stacks, times the same, 8, 12, 16, 24 rows 10 of 1000 x 1000 1.6 - 1.13 1.06, 4 of
+# 1500 x 1500 - 1.18 - -, f64 1.51 - 1.13 0.92, 1.25, but apart 10 of 8 and 16 x 1024 x 1024 0.97 1.0.)
+ROWS, APART_ROWS, LONG_ROWS, LONG = {2: (32, 32), 4: (32, 32), 8: (24, 20)}, (16, 12), 16, 32 << 10
+# Steps of k, by rows and threads, from which on threads share k, so that each reads whole rows, and not columns.  (Two
+# threads, columns and k of columns by as many steps as one thread has: 16 x 700 x 10000 1.08 1.45, f64 1.28 1.81, 24 x
+# 2500 x 2500 1.08 1.21, 8 x 3000 x 3000 1.01 1.26, 8 x 11008 x 4096 1.07 1.37, 12 x 1000 x 1000 1.04 1.12, f64 8 x 1000
+# x 1000 1.01 1.15; 32 x 1400 x 1400 1.14 1.14, 16 x 3072 x 1024 1.0 0.98, 16 x 4000 x 1000 1.08 0.98, f64 16 x 2048 x
+# 512 1.04 0.96.  Of columns twice as many steps are better, of which each thread reads half.)  Not where B comes from
+# L3 and its rows lie half pages apart (`builds.py`, 12 and 16 x 2048 x 2048 1.36 1.07, 1.32 0.9).
+SHARED_STEPS = 32
+# Real numbers of up to so many rows stay gemv's strips from L3, integers always; and all that are strips where B's rows
+# lie half pages apart.  (2 and 4 rows from L3, 900 x 5000 0.99 0.94, 2000 x 2000 - 1.01, from memory 3000 x 3000 1.14
+# 1.12, by `builds.py` 1.02 0.95, f64 1.07 1.1, 600 x 30000 1.15 1.1; i32 2000 x 2000 0.98 0.89, i64 1300 x 1300 1.0
+# 0.97; apart, 2, 4, 8 rows, f32 and f64 2048 x 2048 0.84 0.96 1.0 0.88 0.97 0.87, 1024 x 1024 1.0 1.0 1.1, 0.84 0.92
+# 1.11.)
+STRIP_ROWS = 4
+
+
+def config(problem: Problem, tier: registry.Isa) -> Config | None:
+    """Return the configuration for a problem whose B is read so, None for one of another kind.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1_streams, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1_streams.config(Problem("f32", 12, 3000, 3000), registry.isa("v3"))
+    """
+    if not _concerns(problem, tier):
+        return None
+    mr, nr = _tile(problem, tier)
+    rows = -(-problem.m // mr) * mr
+    split, threads = _team(problem)
+    shares = threads if split == "n" else 1
+    return Config("gemm", tier.name, mr, nr, rows, _steps(problem, shares), MAX_BLOCK, "none", split, threads)
+
+
+def _concerns(problem: Problem, tier: registry.Isa) -> bool:
+    if not cpu.small_l1(tier) or not heuristic_l1.as_stored(problem) or problem.layout != "nn" or problem.m == 1:
+        return False
+    row, row_b, far, apart = problem.row, problem.n * problem.row.itemsize, _far(problem), heuristic_l1.apart(problem)
+    large = _bytes_b(problem) > LEAST_L2 * cpu.caches().l2 and row_b >= LEAST_ROW and problem.k >= LEAST_STEPS
+    if not large or (apart and problem.batch > 1):
+        return False
+    near = problem.m <= STRIP_ROWS and (row.lane[0] != "f" or apart or not far)
+    if row.parts == 1 and (near or (apart and far and problem.m <= registry.STRIP_ROWS)):
+        return False
+    most = (APART_ROWS if apart else ROWS[row.real_bytes])[far]
+    return problem.m * row.parts <= (min(most, LONG_ROWS) if row_b > LONG else most)
+
+
+def _bytes_b(problem: Problem) -> int:
+    return problem.batch * problem.k * problem.n * problem.row.itemsize
+
+
+def _far(problem: Problem) -> bool:
+    return _bytes_b(problem) > cpu.caches().l3 // 2
+
+
+def _team(problem: Problem) -> tuple[str, int]:
+    threads = problem.threads
+    if problem.batch > 1:
+        return ("batch" if problem.batch >= threads else "n"), threads
+    partial = problem.m * problem.n * problem.row.itemsize
+    deep = problem.k > SHARED_STEPS * threads * problem.m and partial <= MAX_PARTIAL
+    deep = deep and (_far(problem) or not heuristic_l1.apart(problem))
+    return "k" if threads > 1 and deep else "n", threads
+
+
+def _steps(problem: Problem, shares: int) -> int:
+    # `shares`: the threads that share a row of B.
+    most, sixteenths = APART_STEPS if heuristic_l1.apart(problem) and not _far(problem) else STEPS
+    held = shares * cpu.caches().l2 * sixteenths // 16 // (problem.n * problem.row.itemsize)
+    steps = max(LEAST, min(APART_STEPS[0], shares * most, held))
+    return -(-problem.k // -(-problem.k // steps))
+
+
+def _tile(problem: Problem, tier: registry.Isa) -> tuple[int, int]:
+    # Of the tiles of several vectors the one with the fewest panels of rows, the widest among equals (12 rows 6 x 64
+    # over 8 x 48 1.05, 16 rows 0.95), and of several panels the widest where B's rows lie half pages apart (16 x 3072
+    # x 1024, 16 x 2048 x 2048 1.05).
+    lanes = registry.lanes(problem.row, tier)
+    wide = [(mr, nr) for mr, nr in registry.tiles(problem.row, tier) if nr > 2 * lanes]
+    if heuristic_l1.apart(problem) and problem.m > max(mr for mr, _ in wide):
+        return max(wide, key=lambda tile: tile[1])
+    return min(wide, key=lambda tile: (-(-problem.m // tile[0]), -tile[1]))

@@ -1,0 +1,131 @@
+"""Few rows by a large B beside an L1 of 32 KiB: which stay in place, in what blocks and shares, and their answers."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+
+from fastgemm import cpu, heuristic, heuristic_l1_streams, kernels, registry
+from fastgemm.driver import _plan
+from fastgemm.problem import Config, Problem
+
+V3, V4 = registry.isa("v3"), registry.isa("v4")
+RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
+
+
+def found(
+    m: int, n: int, k: int, name: str = "f32", *, batch: int = 1, layout: str = "nn", threads: int = 1
+) -> Config | None:
+    """The configuration of the module under test, which `heuristic.config` takes as well."""
+    problem = Problem(name, m, n, k, batch, layout, threads)
+    config = heuristic_l1_streams.config(problem, V4)
+    if config is not None:
+        assert config == heuristic.config(problem, V4)
+        assert config.misfit(problem) is None
+    return config
+
+
+def rows(n: int, k: int, name: str = "f32", batch: int = 1) -> list[int]:
+    """The least and the most rows that it takes."""
+    taken = [m for m in range(1, 60) if found(m, n, k, name, batch=batch)]
+    assert taken == list(range(taken[0], taken[-1] + 1))
+    return [taken[0], taken[-1]]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_which_rows() -> None:
+    # From memory and from L3, real numbers of four, eight and two bytes, complex numbers, integers.
+    assert [rows(3000, 3000, name) for name in ("f32", "f64", "i16")] == [[2, 32], [2, 20], [5, 32]]
+    assert [rows(1400, 1400, name) for name in ("f32", "f64", "i32")] == [[5, 32], [5, 24], [5, 32]]
+    assert [rows(1500, 1000, name) for name in ("c64", "c128")] == [[2, 16], [2, 10]]
+    # Half pages apart from memory, where eight rows are strips, and from L3; very long rows; a stack.
+    assert [rows(n, k) for n, k in ((4096, 4096), (2048, 2048), (32_000, 1000))] == [[9, 12], [5, 16], [2, 16]]
+    assert rows(1000, 1000, batch=10) == [2, 32]
+
+
+@pytest.mark.usefixtures("skylake")
+def test_which_not() -> None:
+    assert [found(16, 1000, k) is None for k in (1310, 1311)] == [True, False]
+    assert [found(16, n, 5000) is None for n in (511, 513)] == [True, False]
+    assert [found(16, 20_000, k) is None for k in (127, 128)] == [True, False]
+    assert found(16, 2000, 2000, layout="tn") is None
+    assert found(16, 2000, 2000, layout="nt") is None
+    assert found(16, 2000, 2000, layout="np") is None
+    assert found(16, 2000, 2000, "f16") is None
+    assert found(16, 1024, 1024, batch=10) is None, "a stack whose rows lie half pages apart"
+    assert heuristic_l1_streams.config(Problem("f32", 16, 2000, 2000), V3) is None
+
+
+@pytest.mark.usefixtures("skylake")
+def test_tiles_and_steps() -> None:
+    """The fewest panels of rows, or the widest tile; whole rows of B that fit a part of L2, at least 16."""
+
+    def shape(m: int, n: int, k: int, name: str = "f32") -> tuple[int, int, int, int]:
+        config = found(m, n, k, name)
+        assert config is not None
+        assert (config.family, config.pack, config.threads) == ("gemm", "none", 1)
+        assert config.nc >= n
+        return config.mr, config.nr, config.mc, config.kc
+
+    assert [shape(m, 2000, 3200)[:3] for m in (6, 8, 9, 12, 13, 16, 24)] == [
+        (6, 64, 6), (8, 48, 8), (6, 64, 12), (6, 64, 12), (8, 48, 16), (8, 48, 16), (8, 48, 24),
+    ]  # fmt: skip
+    assert shape(16, 2048, 2048) == (6, 64, 18, 64)
+    assert [shape(12, n, 3200)[3] for n in (1500, 3000, 4000, 8000)] == [32, 27, 20, 16]
+    assert [shape(12, n, 3200, "f64")[3] for n in (1500, 3000)] == [27, 16]
+    assert shape(4, 1500, 1000, "c64") == (4, 24, 4, 27)
+    assert shape(8, 1500, 1500, "i32")[:2] == (6, 64)
+
+
+@pytest.mark.usefixtures("skylake")
+def test_what_threads_share() -> None:
+    """Steps of k where they are many for the rows, columns otherwise, in twice the steps; products of a stack."""
+
+    def shares(m: int, n: int, k: int, threads: int = 2, batch: int = 1) -> tuple[str, int, int]:
+        config = found(m, n, k, threads=threads, batch=batch)
+        assert config is not None
+        return config.split, config.threads, config.kc
+
+    assert shares(16, 2000, 2000) == ("k", 2, 32)
+    assert [shares(32, 1400, k)[0] for k in (2048, 2049)] == ["n", "k"]
+    assert shares(32, 1400, 1400) == ("n", 2, 64)
+    assert shares(16, 2048, 2048) == ("n", 2, 64)
+    assert shares(9, 4096, 4096)[0] == "k"
+    assert [shares(16, 2000, 2000, threads)[0] for threads in (3, 4)] == ["k", "n"]
+    assert shares(16, 32_000, 3000)[0] == "n", "an output a thread would be 2 MiB"
+    assert shares(16, 1000, 1000, batch=10)[:2] == ("batch", 2)
+    assert shares(16, 1500, 1500, threads=4, batch=3)[:2] == ("n", 4)
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i16", "i32", "i64"])
+def test_answers(monkeypatch: pytest.MonkeyPatch, name: str, threads: int) -> None:
+    """Blocks of few steps, with caches so small that few numbers are many; rows of B anyhow and half pages apart."""
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 32 << 10, 256 << 10))
+    kernels.load("v4")
+    row = registry.dtype(name)
+    kind = np.dtype(row.numpy)
+    rng = np.random.default_rng(5)
+    apart = 2048 // row.itemsize
+    taken = 0
+
+    def numbers(*shape: int) -> np.ndarray:
+        found = rng.integers(-3, 4, shape).astype(kind)
+        return found + 1j * rng.integers(-3, 4, shape).astype(kind) if kind.kind == "c" else found
+
+    for n, k, batch in ((1100, 230, 1), (2 * apart, 300, 1), (apart, 513, 1), (1100, 150, 3)):
+        for m in (2, 5, 7, 12, 16):
+            problem = Problem(name, m, n, k, batch, threads=threads)
+            config = heuristic_l1_streams.config(problem, V4)
+            if config is None:
+                continue
+            taken += 1
+            a, b = numbers(*(batch, m, k)[batch == 1 :]), numbers(*(batch, k, n)[batch == 1 :])
+            want = (a.astype(np.int64) @ b.astype(np.int64)) if kind.kind == "i" else a @ b
+            got = _plan.Plan(problem, config).run(a, b)
+            assert np.array_equal(got, want.astype(kind)), (m, n, k, batch, config)
+    assert taken >= 8
