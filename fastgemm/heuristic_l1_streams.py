@@ -42,12 +42,13 @@ ROWS, APART_ROWS, LONG_ROWS, LONG = {2: (32, 32), 4: (32, 32), 8: (24, 20)}, (16
 # 512 1.04 0.96.  Of columns twice as many steps are better, of which each thread reads half.)  Not where B comes from
 # L3 and its rows lie half pages apart (`builds.py`, 12 and 16 x 2048 x 2048 1.36 1.07, 1.32 0.9).
 SHARED_STEPS = 32
-# Real numbers of up to so many rows stay gemv's strips from L3, integers always; and all that are strips where B's rows
-# lie half pages apart.  (2 and 4 rows from L3, 900 x 5000 0.99 0.94, 2000 x 2000 - 1.01, from memory 3000 x 3000 1.14
-# 1.12, by `builds.py` 1.02 0.95, f64 1.07 1.1, 600 x 30000 1.15 1.1; i32 2000 x 2000 0.98 0.89, i64 1300 x 1300 1.0
-# 0.97; apart, 2, 4, 8 rows, f32 and f64 2048 x 2048 0.84 0.96 1.0 0.88 0.97 0.87, 1024 x 1024 1.0 1.0 1.1, 0.84 0.92
-# 1.11.)
-STRIP_ROWS = 4
+# Integers of up to so many rows stay gemv's strips, as do real numbers where B comes from L3, or, with rows half pages
+# apart, has not so many times L3; and so do more rows that are strips where they lie apart and B comes from memory.
+# (2 and 4 rows from L3, 900 x 5000 0.99 0.94, 2000 x 2000 - 1.01, from memory 3000 x 3000 1.14 1.12, by `builds.py`
+# 1.02 0.95, f64 1.07 1.1, 600 x 30000 1.15 1.1; i32 2000 x 2000 0.98 0.89, i64 1300 x 1300 1.0 0.97; apart, 2, 4, 8
+# rows, f32 and f64 2048 x 2048 0.84 0.96 1.0, 0.88 0.97 0.87, 1024 x 1024 1.0 1.0 1.1, 0.84 0.92 1.11, 4096 x 4096 1.09
+# 1.07 1.0, 1.05 1.04 0.95, f64 8448 x 2816 1.12 1.03 0.89.)
+STRIP_ROWS, STRIP_L3 = 4, 1.5
 
 
 def config(problem: Problem, tier: registry.Isa) -> Config | None:
@@ -75,8 +76,11 @@ def _concerns(problem: Problem, tier: registry.Isa) -> bool:
     large = _bytes_b(problem) > LEAST_L2 * cpu.caches().l2 and row_b >= LEAST_ROW and problem.k >= LEAST_STEPS
     if not large or (apart and problem.batch > 1):
         return False
-    near = problem.m <= STRIP_ROWS and (row.lane[0] != "f" or apart or not far)
-    if row.parts == 1 and (near or (apart and far and problem.m <= registry.STRIP_ROWS)):
+    if row.parts == 1 and problem.m <= STRIP_ROWS:
+        least = STRIP_L3 * cpu.caches().l3 if apart else 0
+        if row.lane[0] != "f" or not far or _bytes_b(problem) <= least:
+            return False
+    elif row.parts == 1 and problem.m <= registry.STRIP_ROWS and apart and far:
         return False
     most = (APART_ROWS if apart else ROWS[row.real_bytes])[far]
     return problem.m * row.parts <= (min(most, LONG_ROWS) if row_b > LONG else most)

@@ -246,7 +246,9 @@ def test_answers(name: str) -> None:
     kind = np.dtype(row.numpy)
     rng = np.random.default_rng(3)
     sizes = (50, 150, 90), (130, 97, 600), (303, 130, 90), (303, 144, 90)
-    for (m, n, k), layout, batch in itertools.product(sizes, ("nn", "tn", "nt"), (1, 3)):
+    tiny = (1, 3, 4), (2, 3, 3), (3, 4, 4), (2, 4, 4), (5, 4, 32), (4, 7, 33)    # rows of C alone in a vector, or not
+    cases = [*itertools.product(sizes, ("nn", "tn", "nt"), (1, 3)), *itertools.product(tiny, ("nn", "nt"), (1, 37))]
+    for (m, n, k), layout, batch in cases:
         problem = Problem(name, m, n, k, batch, layout)
         config = heuristic.config(problem, V4)
         plan = _plan.Plan(problem, config)

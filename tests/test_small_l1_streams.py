@@ -28,10 +28,9 @@ def found(
 
 
 def rows(n: int, k: int, name: str = "f32", batch: int = 1) -> list[int]:
-    """The least and the most rows that it takes."""
+    """The first and last of all runs of rows that it takes."""
     taken = [m for m in range(1, 60) if found(m, n, k, name, batch=batch)]
-    assert taken == list(range(taken[0], taken[-1] + 1))
-    return [taken[0], taken[-1]]
+    return [m for m in taken if m - 1 not in taken or m + 1 not in taken]
 
 
 @pytest.mark.usefixtures("skylake")
@@ -41,7 +40,8 @@ def test_which_rows() -> None:
     assert [rows(1400, 1400, name) for name in ("f32", "f64", "i32")] == [[5, 32], [5, 24], [5, 32]]
     assert [rows(1500, 1000, name) for name in ("c64", "c128")] == [[2, 16], [2, 10]]
     # Half pages apart from memory, where eight rows are strips, and from L3; very long rows; a stack.
-    assert [rows(n, k) for n, k in ((4096, 4096), (2048, 2048), (32_000, 1000))] == [[9, 12], [5, 16], [2, 16]]
+    assert [rows(n, k) for n, k in ((4096, 3000), (4096, 4096))] == [[9, 12], [2, 4, 9, 12]]
+    assert [rows(n, k) for n, k in ((2048, 2048), (32_000, 1000))] == [[5, 16], [2, 16]]
     assert rows(1000, 1000, batch=10) == [2, 32]
 
 

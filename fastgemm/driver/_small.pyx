@@ -36,6 +36,13 @@ cdef enum:
     # processes on a busy machine, medians: f32 32 of 3136 x 4 x 36 2.4, 400000 x 4 x 16 1.4, 100000 x 8 x 64 1.8, f64
     # 100000 x 3 x 40 2.2; the best of them 1.0 to 1.6).
     FAR_ROWS = 4 << 10
+    # Rows of C, and steps, up to which each row is a vector of its own beside a small L1 although several would fit
+    # one, which they do not fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3
+    # 1.85, 3 x 4 x 4 1.46, 4 x 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to
+    # 1.8, i32 and i64 1.1 to 1.7, c64 1.03 to 1.5; of full vectors and rows of A as long, 2 x 8 x 8 0.91, f64 2 x 4 x 4
+    # 0.83).
+    ROWS_ALONE = 5
+    STEPS_ALONE = 32
     AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
 
 
@@ -231,10 +238,14 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
     # The kernel that takes whole products because their rows are short, NULL where there is none.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t n = plan.n * t.part
+    cdef bint square
     if n == t.length and plan.k * t.part == n and call.rs_a == n and call.cs_a == t.part and t.whole != NULL \
             and m % t.whole_rows == 0:
         return t.whole
     if n >= MAX_NARROW or 2 * n > t.length:
+        return NULL
+    square = n & (n - 1) == 0 and plan.k * t.part == n == call.rs_a == call.rs_c and m * n % t.length == 0
+    if plan.lines_ahead and m <= ROWS_ALONE and plan.k <= STEPS_ALONE and not square:
         return NULL
     if call.cs_a == t.part or plan.k == 1:
         return t.narrow[n]
