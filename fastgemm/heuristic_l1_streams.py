@@ -25,6 +25,22 @@ LEAST_L2, LEAST_ROW, LEAST_STEPS = 5, 2048, 128
 # 12 x 1800 x 1800 1.30 1.39 1.47 - -; half pages apart, from L3, 16 x 3072 x 1024 - - 1.04 1.10 1.14, 64 steps 1.17, 12
 # x 2048 x 2048 - - 1.14 1.20 1.24, 64 steps 1.24, from memory 12 x 3072 x 3072 - 1.0 1.10 1.03 -.)
 STEPS, APART_STEPS, LEAST = (32, 5), (64, 12), 16
+# Where B comes from L3 and a thread's C takes more than so many sixteenths of L2, beside up to 16 rows of registers and
+# beside more, passes over C cost more than rows of B in order gain: the widest tile, and so many steps.  (`builds.py`
+# over 16 to 32 steps, one thread and two, C in KB: 24 x 5000 x 500 480 1.21 -, 16 x 11000 x 250 704 1.37 1.13, 32 x
+# 8000 x 300 1024 1.39 1.15, f64 20 x 3000 x 400 480 1.21 -, 16 x 5500 x 250 704 1.36 1.13, c64 12 x 3000 x 400 288 1.24
+# -; but 16 x 6000 x 400 384 0.97, 10 x 8000 x 300 320 0.92, f64 16 x 3000 x 400 384 1.01, two threads, 20 x 3000 x 400
+# 240 each 0.93.)
+LONG_STEPS, LONG_C = 256, (6, 4)
+# Where B comes from memory and a thread's C takes half of L2, the rows of C are streams too: 13 and 14 rows are one
+# pass of tiles as high, 15 and 16 take fewer steps; of more, all of whose C takes more than the last so many
+# sixteenths, B is copied.  (The same, one thread and two: 14 x 20000 x 700 1120 1.90 1.65, f64 14 x 10000 x 400 1120
+# 2.16 1.88; 16 x 9000 x 2000 576 1.33 1.13, 16 x 11008 x 4096 704 1.50 1.27, 16 x 20000 x 512 1280 1.69 1.53, f64 16 x
+# 4500 x 1500 576 1.18 1.20, 16 x 10000 x 400 1280 1.53 1.43; plans in turns, 16 x 7000 x 1000 448 1.01 0.89; copied 24
+# x 7000 x 2000 672 1.10 1.25, 32 x 5500 x 2000 704 1.33 1.21, 32 x 7000 x 1000 896 1.41 1.28, f64 20 x 4000 x 1000 640
+# 1.07 0.96; plans in turns, 24 x 4000 x 2000 384 0.97.  Up to 12 rows 16 steps stay, 12 x 20000 x 1000 960 1.0; c64 8 x
+# 10000 x 2000 0.95.)
+FEW_STEPS, FEW_C, COPIED_C, MANY_M = 12, 8, 10, 12
 # Rows of registers that gain where B comes from L3 and from memory: by the bytes of a real number; half pages apart;
 # and where B's rows are longer than so many bytes.  (16, 24, 32 rows, 3000 x 3000 1.37 1.1 1.04, 2500 x 2500 1.3 1.12
 # 1.08, 1400 x 1400 1.0 1.11 1.07, 2000 x 2000 1.21 1.1 1.0, 48 rows 0.83 to 0.9; f64 16, 24 rows 3000 x 3000 1.32 0.99,
@@ -62,11 +78,11 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     """
     if not _concerns(problem, tier):
         return None
-    mr, nr = _tile(problem, tier)
-    rows = -(-problem.m // mr) * mr
     split, threads = _team(problem)
     shares = threads if split == "n" else 1
-    return Config("gemm", tier.name, mr, nr, rows, _steps(problem, shares), MAX_BLOCK, "none", split, threads)
+    mr, nr = _tile(problem, tier, shares)
+    rows, steps = -(-problem.m // mr) * mr, _steps(problem, (mr, nr), shares)
+    return Config("gemm", tier.name, mr, nr, rows, steps, MAX_BLOCK, "none", split, threads)
 
 
 def _concerns(problem: Problem, tier: registry.Isa) -> bool:
@@ -83,7 +99,9 @@ def _concerns(problem: Problem, tier: registry.Isa) -> bool:
     elif row.parts == 1 and problem.m <= registry.STRIP_ROWS and apart and far:
         return False
     most = (APART_ROWS if apart else ROWS[row.real_bytes])[far]
-    return problem.m * row.parts <= (min(most, LONG_ROWS) if row_b > LONG else most)
+    if row_b > LONG or (far and row.parts == 1 and _c_of_l2(problem, 1) > COPIED_C):
+        most = min(most, LONG_ROWS)
+    return problem.m * row.parts <= most
 
 
 def _bytes_b(problem: Problem) -> int:
@@ -104,20 +122,45 @@ def _team(problem: Problem) -> tuple[str, int]:
     return "k" if threads > 1 and deep else "n", threads
 
 
-def _steps(problem: Problem, shares: int) -> int:
+def _c_of_l2(problem: Problem, shares: int) -> float:
+    """Return the sixteenths of L2 that a thread's part of C takes."""
+    return 16 * problem.m * problem.n * problem.row.itemsize / (shares * cpu.caches().l2)
+
+
+def _is_long(problem: Problem, shares: int) -> bool:
+    """Say whether each pass over C takes many steps: `LONG_STEPS`."""
+    near = not _far(problem) and not heuristic_l1.apart(problem)
+    return near and _c_of_l2(problem, shares) > LONG_C[problem.m * problem.row.parts > LONG_ROWS]
+
+
+def _has_many_streams(problem: Problem, shares: int) -> bool:
+    """Say whether many rows of C come from beyond L2 as those of B do: `FEW_STEPS`, or tiles of all rows."""
+    some = problem.row.parts == 1 and MANY_M < problem.m <= LONG_ROWS and not heuristic_l1.apart(problem)
+    return some and _far(problem) and _c_of_l2(problem, shares) > FEW_C
+
+
+def _steps(problem: Problem, tile: tuple[int, int], shares: int) -> int:
     # `shares`: the threads that share a row of B.
-    most, sixteenths = APART_STEPS if heuristic_l1.apart(problem) and not _far(problem) else STEPS
-    held = shares * cpu.caches().l2 * sixteenths // 16 // (problem.n * problem.row.itemsize)
-    steps = max(LEAST, min(APART_STEPS[0], shares * most, held))
+    if _is_long(problem, shares):
+        steps = LONG_STEPS
+    elif problem.m > tile[0] and _has_many_streams(problem, shares):
+        steps = FEW_STEPS
+    else:
+        most, sixteenths = APART_STEPS if heuristic_l1.apart(problem) and not _far(problem) else STEPS
+        held = shares * cpu.caches().l2 * sixteenths // 16 // (problem.n * problem.row.itemsize)
+        steps = max(LEAST, min(APART_STEPS[0], shares * most, held))
     return -(-problem.k // -(-problem.k // steps))
 
 
-def _tile(problem: Problem, tier: registry.Isa) -> tuple[int, int]:
+def _tile(problem: Problem, tier: registry.Isa, shares: int) -> tuple[int, int]:
     # Of the tiles of several vectors the one with the fewest panels of rows, the widest among equals (12 rows 6 x 64
     # over 8 x 48 1.05, 16 rows 0.95), and of several panels the widest where B's rows lie half pages apart (16 x 3072
     # x 1024, 16 x 2048 x 2048 1.05).
-    lanes = registry.lanes(problem.row, tier)
-    wide = [(mr, nr) for mr, nr in registry.tiles(problem.row, tier) if nr > 2 * lanes]
-    if heuristic_l1.apart(problem) and problem.m > max(mr for mr, _ in wide):
+    lanes, tiles = registry.lanes(problem.row, tier), registry.tiles(problem.row, tier)
+    wide = [(mr, nr) for mr, nr in tiles if nr > 2 * lanes]
+    several = problem.m > max(mr for mr, _ in wide)
+    if several and (heuristic_l1.apart(problem) or _is_long(problem, shares)):
         return max(wide, key=lambda tile: tile[1])
+    if _has_many_streams(problem, shares):
+        wide = list(tiles)
     return min(wide, key=lambda tile: (-(-problem.m // tile[0]), -tile[1]))

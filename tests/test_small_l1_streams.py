@@ -80,6 +80,31 @@ def test_tiles_and_steps() -> None:
 
 
 @pytest.mark.usefixtures("skylake")
+def test_a_large_output() -> None:
+    """What C takes of L2: long blocks where B comes from L3, fewer streams or a tile of all rows where from memory."""
+
+    def shape(m: int, n: int, k: int, name: str = "f32", threads: int = 1) -> tuple[int, int, int] | None:
+        config = found(m, n, k, name, threads=threads)
+        return None if config is None else (config.mr, config.nr, config.kc)
+
+    # From L3: C beyond six sixteenths of L2, four beside more than 16 rows; each thread has its part.
+    assert [shape(16, n, 400) for n in (6000, 6200)] == [(8, 48, 16), (6, 64, 200)]
+    assert [shape(20, n, 600, "f64") for n in (1600, 1700)] == [(8, 24, 25), (6, 32, 200)]
+    assert [shape(24, 5000, 500, threads=threads) for threads in (1, 2)] == [(6, 64, 250), (8, 48, 32)]
+    assert shape(12, 3000, 400, "c64") == (3, 32, 200)
+    # From memory: beyond a half 15 and 16 rows by 12 steps, 13 and 14 in one pass; up to 12 as ever, and complex ones.
+    assert [shape(16, n, 2000) for n in (8000, 9000)] == [(8, 48, 16), (8, 48, 12)]
+    assert [shape(m, 20_000, 700) for m in (12, 13, 14, 15)] == [
+        (6, 64, 16), (14, 32, 16), (14, 32, 16), (8, 48, 12),
+    ]  # fmt: skip
+    assert shape(16, 12_000, 1000, threads=2) == (8, 48, 16)
+    assert shape(8, 10_000, 2000, "c64") == (4, 24, 16)
+    assert shape(20, 4000, 1000, "f64") == (8, 24, 16)
+    # More rows are copied.
+    assert [shape(24, n, 2000) is None for n in (6000, 7000)] == [False, True]
+
+
+@pytest.mark.usefixtures("skylake")
 def test_what_threads_share() -> None:
     """Steps of k where they are many for the rows, columns otherwise, in twice the steps; products of a stack."""
 
