@@ -29,8 +29,8 @@ STEPS, APART_STEPS, LEAST = (32, 5), (64, 12), 16
 # beside more, passes over C cost more than rows of B in order gain: the widest tile, and so many steps.  (`builds.py`
 # over 16 to 32 steps, one thread and two, C in KB: 24 x 5000 x 500 480 1.21 -, 16 x 11000 x 250 704 1.37 1.13, 32 x
 # 8000 x 300 1024 1.39 1.15, f64 20 x 3000 x 400 480 1.21 -, 16 x 5500 x 250 704 1.36 1.13, c64 12 x 3000 x 400 288 1.24
-# -; but 16 x 6000 x 400 384 0.97, 10 x 8000 x 300 320 0.92, f64 16 x 3000 x 400 384 1.01, two threads, 20 x 3000 x 400
-# 240 each 0.93.)
+# -; but 16 x 6000 x 400 384 0.97, 10 x 8000 x 300 320 0.92, f64 16 x 3000 x 400 384 1.01; one panel of rows, plans in
+# turns, 8 x 14000 x 280 437 1.0, 6 x 18000 x 220 421 0.98.)
 LONG_STEPS, LONG_C = 256, (6, 4)
 # Where B comes from memory and a thread's C takes half of L2, the rows of C are streams too: 13 and 14 rows are one
 # pass of tiles as high, 15 and 16 take fewer steps; of more, all of whose C takes more than the last so many
