@@ -41,8 +41,8 @@ cdef extern from *:
         if (q->both) scale /= (vf32){0} + *q->scale;
         return scale;
     }
-    static inline vf32 quant_shift(const quant_t *q, Py_ssize_t column, int n) {
-        vf32 shift = (vf32){0} + *q->zero;
+    static inline vf32 quant_shift(const quant_t *q, float lift, Py_ssize_t column, int n) {
+        vf32 shift = (vf32){0} + (*q->zero + lift);
         if (q->bias) shift += some_f32(q->bias + column, n);
         return shift;
     }
@@ -62,6 +62,41 @@ cdef extern from *:
         return larger_of_positive(far + (magnitude_f32(shift) * 0x1p-22f + scale * 0), before);
     }
     static inline int settled(vf32 doubt) { return at_most_f32(doubt, 0.5f - 700 * 0x1p-24f); }
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
+    /* The same of up to four vectors of a row together, whose bytes are joined before they are cut off at the ends:
+       results as they are, how far from whole numbers those of a vector are, and the bytes.  Results are between 0 and
+       255 here, signed ones 128 higher than they are (`quant_lift`, to be part of the shift).
+       (A vector by itself takes eleven operations, four together seven each, and there are two units for them.
+       Skylake-SP with VNNI, one thread, `bench/breakdown.py`: @@.) */
+    static inline float quant_lift(const quant_t *q) { return q->low < 0 ? 128 : 0; }
+    static inline vf32 result_i32(vi32 sums, vf32 scale, vf32 shift) {
+        return __builtin_convertvector((whole_i32)sums, vf32) * scale + shift;
+    }
+    static inline vf32 further_f32(vf32 x, vf32 far) {
+        return larger_magnitude((vf32)_mm512_reduce_ps((__m512)x, 0), far);
+    }
+    typedef struct { __m512i low, high, lift, order; __mmask64 live; } ends_t;
+    static inline ends_t ends_of(const quant_t *q, Py_ssize_t columns) {
+        const int lift = (int)quant_lift(q);
+        return (ends_t){
+            _mm512_set1_epi8((char)((int)q->low + lift)), _mm512_set1_epi8((char)((int)q->high + lift)),
+            _mm512_set1_epi8((char)lift),
+            _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), ~0ull >> (64 - columns)};
+    }
+    static inline void store_results(signed char *c, vf32 x0, vf32 x1, vf32 x2, vf32 x3, const ends_t *ends) {
+        const __m512i w0 = _mm512_cvtps_epi32((__m512)x0), w1 = _mm512_cvtps_epi32((__m512)x1);
+        const __m512i w2 = _mm512_cvtps_epi32((__m512)x2), w3 = _mm512_cvtps_epi32((__m512)x3);
+        __m512i made = _mm512_packus_epi16(_mm512_packs_epi32(w0, w1), _mm512_packs_epi32(w2, w3));
+        made = _mm512_min_epu8(_mm512_max_epu8(made, ends->low), ends->high);
+        made = _mm512_xor_si512(_mm512_permutexvar_epi32(ends->order, made), ends->lift);
+        _mm512_mask_storeu_epi8(c, ends->live, made);
+    }
+    /* What else is in doubt there: results that may be no whole numbers of 32 bits (a larger shift is in doubt). */
+    static inline vf32 large_scale(vf32 scale) {
+        return (vf32)_mm512_maskz_mov_ps(
+            _mm512_cmp_ps_mask((__m512)magnitude_f32(scale), _mm512_set1_ps(0.25f), _CMP_NLE_UQ), _mm512_set1_ps(1));
+    }
+    #endif
     /* n columns of rows of sums.  Their terms are made once for all rows, of which a division is most, unless rows have
        terms of their own. */
     static inline __attribute__((always_inline)) void requantise_columns(
@@ -73,14 +108,14 @@ cdef extern from *:
         here.left += row * q->left_step;
         here.scale += row * q->scale_step;
         here.zero += row * q->zero_step;
-        vf32 scale = quant_scale(&here, column, n), shift = quant_shift(&here, column, n);
+        vf32 scale = quant_scale(&here, column, n), shift = quant_shift(&here, 0, column, n);
         for (Py_ssize_t i = 0; i < rows; i++, sums += rs_sums, c += rs_c) {
             const vi32 some = n == FG_SINGLES ? *(const vi32 *)sums : part_i32((const unsigned *)sums, n);
             if (of_rows && i) {
                 here.left += q->left_step;
                 here.scale += q->scale_step;
                 here.zero += q->zero_step;
-                scale = quant_scale(&here, column, n), shift = quant_shift(&here, column, n);
+                scale = quant_scale(&here, column, n), shift = quant_shift(&here, 0, column, n);
             }
             if (!settled(doubt_of(quantised(some, scale, shift, low, high, c, n, nothing), scale, shift, nothing)))
                 fg_requantise_exactly(q, 0, n, sums, c, 1, row + i, column);
@@ -139,10 +174,18 @@ cdef extern from *:
                                     signed char*, Py_ssize_t rs_c, Py_ssize_t cs_c, Py_ssize_t, Py_ssize_t) nogil
     # What the quantised product does with a column's terms, with a vector of sums, and whether float32 was enough.
     vf32 quant_scale(const quant_t*, Py_ssize_t column, int n) nogil
-    vf32 quant_shift(const quant_t*, Py_ssize_t column, int n) nogil
+    vf32 quant_shift(const quant_t*, float lift, Py_ssize_t column, int n) nogil
     vf32 quantised(vi32 sums, vf32 scale, vf32 shift, vf32 low, vf32 high, signed char*, int n, vf32 far) nogil
     vf32 doubt_of(vf32 far, vf32 scale, vf32 shift, vf32 before) nogil
     bint settled(vf32 doubt) nogil
+    ctypedef struct ends_t:
+        pass
+    float quant_lift(const quant_t*) nogil
+    ends_t ends_of(const quant_t*, Py_ssize_t columns) nogil
+    vf32 result_i32(vi32 sums, vf32 scale, vf32 shift) nogil
+    vf32 further_f32(vf32 result, vf32 far) nogil
+    void store_results(signed char*, vf32, vf32, vf32, vf32, const ends_t*) nogil
+    vf32 large_scale(vf32 scale) nogil
     vf32 some_f32(const float*, int n) nogil
     vf32 scaled_i32(vi32, vf32) nogil
     vi32 lanes_of_f32(vf32) nogil
