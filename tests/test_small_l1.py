@@ -8,6 +8,7 @@ import platform
 import numpy as np
 import pytest
 
+import fastgemm
 from fastgemm import (
     cpu,
     heuristic,
@@ -271,3 +272,23 @@ def test_answers(name: str) -> None:
         else:
             want = want.astype(got.dtype)
         assert np.array_equal(got, want), (m, n, k, layout, batch, config)
+
+
+@pytest.mark.skipif(not kernels.has("vnni", "v4") or not RUNS, reason="no dot products of bytes in vectors of 64 bytes")
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_signed_bytes_by_several_panels(kind: str, skylake: None) -> None:
+    """A's signs are changed once, in a copy, where tiles would do so for every panel: whatever A's rows and zeros."""
+    rng = np.random.default_rng(1)
+    for (m, n, k), threads in itertools.product(
+        ((9, 300, 40), (37, 200, 33), (100, 500, 2500), (5, 1000, 3), (300, 130, 95)), (1, 2)
+    ):
+        a, b = (rng.integers(0, 256, shape, "u1").view(kind) for shape in ((m, k + 5), (k, n)))
+        b = b.view("i1")
+        want = a[:, :k].astype("i4") @ b.astype("i4")
+        with fastgemm.threads(threads):
+            for left in (a[:, :k], np.ascontiguousarray(a[:, :k]), np.asfortranarray(a[:, :k])):
+                assert np.array_equal(fastgemm.matmul(left, b, dtype=np.int32), want)
+                zero = left.dtype.type(3)
+                lower = want - 3 * b.sum(axis=0, dtype="i4")
+                assert np.array_equal(fastgemm.matmul_integer(left, b, zero), lower)
+                assert np.array_equal(fastgemm.matmul_integer(left, fastgemm.pack(b, rows=m), zero), lower)

@@ -37,9 +37,28 @@ cdef enum:
     # And of all of A's micropanels, where vectors of so many bytes have masks.
     COLUMNS_TOGETHER = 16
     MASKED_BYTES = 64
+    # Panels of B up to which bytes of A that want another sign are read in place.
+    SIGNED_PANELS = 1
 
 cdef extern from *:
+    """
+    enum { FG_SIGNS = 0x80808080 };     /* of the bytes of a word */
+    typedef unsigned char signs_16 __attribute__((vector_size(16), aligned(1), may_alias));
+    /* Rows of bytes with their signs changed, each filled up with 0 to a whole word. */
+    static void fg_turned_signs(Py_ssize_t rows, Py_ssize_t bytes, const char *a, Py_ssize_t rs,
+                                char *out, Py_ssize_t rs_out) {
+        for (Py_ssize_t i = 0; i < rows; i++, a += rs, out += rs_out) {
+            Py_ssize_t p = 0;
+            for (; p + 16 <= bytes; p += 16) *(signs_16 *)(out + p) = *(const signs_16 *)(a + p) ^ 0x80;
+            for (; p < bytes; p++) out[p] = a[p] ^ (char)0x80;
+            for (; p % 4; p++) out[p] = 0;
+        }
+    }
+    """
+    unsigned int SIGNS "FG_SIGNS"
+    void turned_signs "fg_turned_signs"(Py_ssize_t, Py_ssize_t, const char*, Py_ssize_t, char*, Py_ssize_t) nogil
     void fetch_line "__builtin_prefetch"(const void*) nogil
+    int shift_of "__builtin_ctzll"(unsigned long long) nogil    # of a power of two
 
 
 cdef inline void fetch_rows(const char* x, Py_ssize_t rows, Py_ssize_t step, Py_ssize_t length) noexcept nogil:
@@ -76,27 +95,31 @@ cdef void macrokernel(
     # Strides of A count components, or, where those are dot products' groups, bytes.
     cdef Py_ssize_t unit = size if t.group > 1 else 1, size_a = size // unit
     cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
-    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead, pace, steady, panels = vecs.panels, lead = 0, live
+    cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead, pace, steady = 0, panels = vecs.panels, lead = 0, live
+    # The rows of the tile that `steady` is of.
+    cdef Py_ssize_t steady_mr = 0
     # Components from C's first column, and from the block's.
     cdef Py_ssize_t column = vec * L, col = 0
     cdef grid_t behind
     cdef Py_ssize_t parts = min(rows.panels, READY_PARTS), soon = 0
     # Bytes of A and of B that the next block of k reads, and how many of them a tile fetches: at most three quarters of
     # what its steps can (32 x 32 x 1000000 by all of it, two threads, 0.92).
-    cdef Py_ssize_t next_a = kc * cs_a * size_a, next_b = kc * call.rs_b * size, share_of = 0, at
+    cdef Py_ssize_t next_a = kc * cs_a * size_a, next_b = kc * call.rs_b * size, share_of = 0, share_pace = 0, at
     # Components of B to the lines that a tile fetches of its own panel.
     cdef Py_ssize_t reach = 0
-    # Lines of what comes after this product that a tile fetches.
-    cdef Py_ssize_t lines = 0
+    # Lines of what comes after this product that a tile fetches, and bytes of them in a step.
+    cdef Py_ssize_t lines = 0, lines_pace = 0
+    # What a pass over a panel that was packed long ago fetches of the next one.
+    cdef Py_ssize_t part = 0, part_pace = 0
     cdef const char* coming
     cdef const char* b_panel
     cdef const char* a_panel
     cdef char* c
     cdef micro_t micro
     cdef int c_tail, b_tail
-    # Numbers are components shifted by this: no division for each tile, of which a Skylake does one of 64 bits in some
-    # 40 cycles, three steps of 6 x 64.
-    cdef int halved = t.part - 1
+    # Numbers are components shifted by this, and components bytes by those: no division for each tile, of which a
+    # Skylake does one of 64 bits in some 40 cycles, three steps of 6 x 64.
+    cdef int halved = t.part - 1, by_size = shift_of(size), by_size_b = shift_of(size_b)
     cdef bint converted = t.narrows and not plan.raw, gapless
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
     cdef bint fused = call.finish != NULL and store.fused
@@ -121,8 +144,10 @@ cdef void macrokernel(
             panels = behind.panels + 1
     if call.soon != NULL:
         lines = ceil_div(call.soon.lines, panels * rows.panels)
+        lines_pace = (ceil_div(lines * LINE, kc) + 7) // 8 * 8
     if plan.far_blocks and rows.panels > 1:
         share_of = ceil_div(next_a + next_b, panels * (rows.panels - 1))
+        share_pace = ceil_div(share_of, kc * size)
     for jr in range(panels):
         if lead and jr == 0:
             nv, c_tail = ceil_div(lead, L), <int>((lead - 1) % L + 1)
@@ -142,6 +167,7 @@ cdef void macrokernel(
             reach = plan.lines_ahead * L if b_packed else plan.lines_ahead // nv * rs_b
         if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
+            part, part_pace = kc * nv * L // parts, ceil_div(nv * L, parts)
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
         # for numbers as they are stored: kernels of dot products and of halves would fetch the component before.)
         own.next_c = -1 if plan.still_c else live if plan.far_c and direct and jr + 1 < panels else 0
@@ -162,17 +188,16 @@ cdef void macrokernel(
             # that memory does not rest while they multiply (two threads, 4096 x 4096 f32: 16 rows 1.4, 32 rows 1.1).
             ahead, pace = 0, rs_b
             if soon and ir < parts:
-                pace = ceil_div(nv * L, parts)
-                ahead = soon + ir * kc * nv * L // parts
+                ahead, pace = soon + ir * part, part_pace
             elif ir == 0:
                 if plan.ready:
-                    ahead = plan.ready_ahead // size_b
+                    ahead = plan.ready_ahead >> by_size_b
                 elif not b_packed and jr + 1 < panels:
                     ahead = live
             elif share_of and 4 * share_of <= 3 * kc * nv * L * size:
                 at = (jr * (rows.panels - 1) + ir - 1) * share_of
-                ahead = ((a + next_a + at if at < next_a else b + next_b + at - next_a) - b_panel) // size
-                pace = ceil_div(share_of, kc * size)
+                ahead = ((a + next_a + at if at < next_a else b + next_b + at - next_a) - b_panel) >> by_size
+                pace = share_pace
             if a_panels:
                 a_panel = a + r * kp * t.part * size
                 rs_a, cs_a = t.part * unit, mr * t.part * unit
@@ -181,21 +206,24 @@ cdef void macrokernel(
                 # (A line holds the steps of tall panels of one vector: AVX2 on Zen 4, one thread, f32, 12x8, 50000 x 8
                 # x 200 3.0, 20000 x 8 x 400 1.7, f64, 6x8, 50000 x 4 x 200 3.3.)
                 if plan.far_row and jr == 0:
-                    steady = ceil_div(mr * plan.far_row, kc * size)
+                    if mr != steady_mr:
+                        steady, steady_mr = ceil_div(mr * plan.far_row, kc * size), mr
                     gapless = rs_a * size_a == plan.far_row and not ahead
                     if gapless and steady <= max(nv * L, LINE // size):
-                        ahead = (a_panel + STEADY_PANELS * mr * plan.far_row - b_panel) // size
+                        ahead = (a_panel + STEADY_PANELS * mr * plan.far_row - b_panel) >> by_size
                         pace = steady
                     elif gapless and plan.lines_ahead and steady <= 2 * LINE // size:
-                        ahead = (a_panel + FAR_PANELS * mr * plan.far_row - b_panel) // size
+                        ahead = (a_panel + FAR_PANELS * mr * plan.far_row - b_panel) >> by_size
                         pace = steady
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             if lines and ahead == 0:
+                pace = lines_pace
                 coming = next_soon(call.soon, lines, kc, nv * L * size_b, &pace)
                 if coming != NULL:
-                    ahead = (coming - b_panel) // size_b
-                    pace //= size_b
+                    ahead, pace = (coming - b_panel) >> by_size_b, pace >> by_size_b
+                else:
+                    pace = rs_b
             if ahead == 0 and (ir or b_packed):
                 ahead = reach
             if direct:
@@ -231,15 +259,24 @@ cdef inline bint simple(const call_t* call) noexcept nogil:
             and (call.offsets.zero == NULL or call.offsets.step == 0))
 
 
-cdef inline void reads_in_place(store_t* store, const call_t* call) noexcept nogil:
-    # What the microkernels of dot products are told of such an A.
+cdef inline bint copies_signs(const plan_t* plan, const call_t* call, Py_ssize_t vectors) noexcept nogil:
+    # Whether to copy an A in place whose bytes have another sign than the instruction takes, for so many vectors of
+    # columns: tiles that turn them do so once more for every panel of B, with the units that multiply.
+    return (plan.lines_ahead and call.offsets != NULL and not call.offsets.is_unsigned
+            and vectors > SIGNED_PANELS * plan.nv)
+
+
+cdef inline void reads_in_place(store_t* store, const call_t* call, bint copied) noexcept nogil:
+    # What the microkernels of dot products are told of such an A, or of a copy whose signs are theirs.
     store.in_place = True
     store.flip = store.zero = 0
     if call.offsets != NULL:
-        store.flip = 0 if call.offsets.is_unsigned else 0x80808080u
+        store.flip = 0 if call.offsets.is_unsigned else SIGNS
         store.zero = -(store.flip & 0xff)
         if call.offsets.zero != NULL:
             store.zero -= <unsigned int>call.offsets.zero[0]
+    if copied:
+        store.flip = 0
 
 
 cdef bint takes_whole(const plan_t* plan, const call_t* call) noexcept nogil:
@@ -312,6 +349,7 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     cdef const grid_t* vecs = &plan.vectors
     cdef Py_ssize_t L = t.length, size_ab = t.ab_bytes, steps = plan.kc + t.appended
     cdef Py_ssize_t unit = t.real_bytes if t.group > 1 else 1, gap = row_gap(steps * t.part, L)
+    cdef bint copied
     cdef store_t store = call.store
     store.in_place = False
     store.last, store.flip = 0, 0
@@ -319,10 +357,16 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     copy_b(plan, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
            call.offsets + 1 if call.offsets != NULL else NULL)
     if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
-        reads_in_place(&store, call)
-        store.last = <int>(plan.k % t.group * size_ab)
-        macrokernel(plan, call, &store, call.a, call.rs_a * size_ab, t.group * size_ab, False, b_space, True, steps, 0,
-                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
+        copied = copies_signs(plan, call, plan.width)
+        reads_in_place(&store, call, copied)
+        if copied:
+            turned_signs(plan.m, plan.k, call.a, call.rs_a, a_space, gap * unit)
+            macrokernel(plan, call, &store, a_space, gap * unit, t.group, False, b_space, True, steps, 0,
+                        0, &plan.rows, 0, vecs, plan.kc, plan.tail)
+        else:
+            store.last = <int>(plan.k % t.group * size_ab)
+            macrokernel(plan, call, &store, call.a, call.rs_a * size_ab, t.group * size_ab, False, b_space, True, steps,
+                        0, 0, &plan.rows, 0, vecs, plan.kc, plan.tail)
     elif not plan.pack_a and t.group == 1:
         macrokernel(plan, call, &store, call.a, call.rs_a, call.cs_a, False, b_space, True, steps, 0,
                     0, &plan.rows, 0, vecs, plan.kc, plan.tail)
@@ -382,7 +426,7 @@ cdef void blocked_rows(
     cdef soon_t soon
     cdef const offset_t* offset_b = call.offsets
     cdef Py_ssize_t unit = size if t.group > 1 else 1
-    cdef bint pack_a = plan.pack_a
+    cdef bint pack_a = plan.pack_a, copied = False
     store.in_place = False
     store.last, store.flip = 0, 0
     if kblocks > 1:
@@ -392,7 +436,8 @@ cdef void blocked_rows(
         offset_b += 1
     if t.group > 1:
         if not pack_a and t.in_place and call.cs_a == 1 and simple(call):
-            reads_in_place(&store, call)
+            copied = copies_signs(plan, call, vec1 - vec0)
+            reads_in_place(&store, call, copied)
         pack_a = not store.in_place
     if sums:
         plan_of_sums = plan[0]
@@ -435,7 +480,7 @@ cdef void blocked_rows(
                 b_steps, before = plan.ready, p
             p *= t.group
             live_k = min(kc * t.group, plan.k - p)
-            if store.in_place:
+            if store.in_place and not copied:
                 store.last = <int>(live_k % t.group * size_ab)
             if plan.ready:
                 b = call.b + vec * L * plan.ready * (t.slim_bytes if call.slim else size)
@@ -461,7 +506,12 @@ cdef void blocked_rows(
                     continue
                 i_grid = cut(rows, plan.mr)
                 a = item.a + (row * call.rs_a + p * call.cs_a) * size_ab
-                if store.in_place:
+                if copied:
+                    turned_signs(rows, live_k, a, call.rs_a, a_space, gap * unit)
+                    macrokernel(to_plan, &item, &store, a_space, gap * unit, t.group, False,
+                                b_space if plan.pack_b else b, True, b_steps, before,
+                                row, &i_grid, vec, &j_grid, kc, tail)
+                elif store.in_place:
                     macrokernel(to_plan, &item, &store, a, call.rs_a * size_ab, t.group * size_ab, False,
                                 b_space if plan.pack_b else b, True, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
