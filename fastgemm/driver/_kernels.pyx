@@ -73,6 +73,8 @@ def add_kernels(int level, int family, object capsule):
                     t.small[i][j] = s.small[i][j]
                 if s.micro[i][j] != NULL:
                     t.micro[i][j] = s.micro[i][j]
+                if s.turned[i][j] != NULL:
+                    t.turned[i][j] = s.turned[i][j]
                 if s.slim[i][j] != NULL:
                     t.slim[i][j] = s.slim[i][j]
         for i in range(MAX_DEEP + 1):

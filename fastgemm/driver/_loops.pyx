@@ -37,19 +37,26 @@ cdef enum:
     # And of all of A's micropanels, where vectors of so many bytes have masks.
     COLUMNS_TOGETHER = 16
     MASKED_BYTES = 64
-    # Panels of B up to which bytes of A that want another sign are read in place.
-    SIGNED_PANELS = 1
+    # Panels of B up to which bytes of A that want another sign are read in place, and steps of k that further ones must
+    # have together: a copy costs some ten cycles a row and one for two steps, a panel half of one a row and step.
+    # (Cascade Lake, one thread, in place times copies for more than one panel: 344 x 344 x 4 1.16, 78 x 78 x 78 1.18;
+    # copies times in place 128 x 384 x 128 1.12, 512 x 512 x 64 1.09.)
+    SIGNED_PANELS = 2
+    SIGNED_STEPS = 24
 
 cdef extern from *:
     """
     enum { FG_SIGNS = 0x80808080 };     /* of the bytes of a word */
     typedef unsigned char signs_16 __attribute__((vector_size(16), aligned(1), may_alias));
+    typedef unsigned char signs_4 __attribute__((vector_size(4), aligned(1), may_alias));
     /* Rows of bytes with their signs changed, each filled up with 0 to a whole word. */
     static void fg_turned_signs(Py_ssize_t rows, Py_ssize_t bytes, const char *a, Py_ssize_t rs,
                                 char *out, Py_ssize_t rs_out) {
         for (Py_ssize_t i = 0; i < rows; i++, a += rs, out += rs_out) {
             Py_ssize_t p = 0;
             for (; p + 16 <= bytes; p += 16) *(signs_16 *)(out + p) = *(const signs_16 *)(a + p) ^ 0x80;
+            for (; p + 4 <= bytes; p += 4) *(signs_4 *)(out + p) = *(const signs_4 *)(a + p) ^ 0x80;
+            if (p == bytes) continue;
             for (; p < bytes; p++) out[p] = a[p] ^ (char)0x80;
             for (; p % 4; p++) out[p] = 0;
         }
@@ -120,7 +127,7 @@ cdef void macrokernel(
     # Numbers are components shifted by this, and components bytes by those: no division for each tile, of which a
     # Skylake does one of 64 bits in some 40 cycles, three steps of 6 x 64.
     cdef int halved = t.part - 1, by_size = shift_of(size), by_size_b = shift_of(size_b)
-    cdef bint converted = t.narrows and not plan.raw, gapless
+    cdef bint converted = t.narrows and not plan.raw, gapless, turns = t.group > 1 and store.flip
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
     cdef bint fused = call.finish != NULL and store.fused
     cdef update_t update = t.add if plan.raw else t.update
@@ -182,7 +189,7 @@ cdef void macrokernel(
         for ir in range(rows.panels):
             mr = rows.size + (1 if ir < rows.larger else 0)
             micro = (t.deep[mr] if plan.deep and mr == plan.m else t.slim[mr][nv] if call.slim
-                     else t.micro[mr][nv])
+                     else t.turned[mr][nv] if turns else t.micro[mr][nv])
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.  Of panels packed long ago all passes fetch the next block, so
             # that memory does not rest while they multiply (two threads, 4096 x 4096 f32: 16 rows 1.4, 32 rows 1.1).
@@ -262,8 +269,9 @@ cdef inline bint simple(const call_t* call) noexcept nogil:
 cdef inline bint copies_signs(const plan_t* plan, const call_t* call, Py_ssize_t vectors) noexcept nogil:
     # Whether to copy an A in place whose bytes have another sign than the instruction takes, for so many vectors of
     # columns: tiles that turn them do so once more for every panel of B, with the units that multiply.
+    cdef Py_ssize_t panels = ceil_div(vectors, plan.nv) - SIGNED_PANELS
     return (plan.lines_ahead and call.offsets != NULL and not call.offsets.is_unsigned
-            and vectors > SIGNED_PANELS * plan.nv)
+            and panels * plan.k >= SIGNED_STEPS * plan.kernels.group)
 
 
 cdef inline void reads_in_place(store_t* store, const call_t* call, bint copied) noexcept nogil:

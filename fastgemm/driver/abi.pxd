@@ -256,6 +256,7 @@ cdef struct kernels_t:
     int slim_bytes      # of a packed component where B's panels hold numbers as they lie in memory (0: they never do)
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
+    micro_t turned[MAX_ROWS + 1][MAX_VECTORS + 1]   # of an A in place whose bytes' signs they turn (`store_t.flip`)
     micro_t slim[MAX_ROWS + 1][MAX_VECTORS + 1]     # by such panels, made by `pack_slim`
     micro_t deep[MAX_DEEP + 1]  # of one vector, for a C that is no more; NULL: none
     pack_a_t pack_a
