@@ -172,7 +172,7 @@ cdef void macrokernel(
             b_tail = c_tail
         if plan.lines_ahead:
             reach = plan.lines_ahead * L if b_packed else plan.lines_ahead // nv * rs_b
-        if plan.ready_next and parts > 1:
+        if plan.ready and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
             part, part_pace = kc * nv * L // parts, ceil_div(nv * L, parts)
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
