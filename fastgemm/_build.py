@@ -61,7 +61,7 @@ NUMPY_MACROS = [
 # Compiled once, for any x86-64; those of OPENMP hold a parallel region.
 DRIVER = tuple(
     f"fastgemm.driver._{name}"
-    for name in ("kernels", "loops", "symmetric", "small", "dots", "strips", "team", "ahead", "plan")
+    for name in ("kernels", "gemv", "loops", "symmetric", "small", "dots", "strips", "team", "ahead", "plan")
 )
 CALLS = (
     "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",

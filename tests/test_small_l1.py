@@ -274,6 +274,16 @@ def test_answers(name: str) -> None:
         assert np.array_equal(got, want), (m, n, k, layout, batch, config)
 
 
+@pytest.mark.skipif(not RUNS, reason="no vectors of 64 bytes")
+def test_panels_packed_long_ago(skylake: None) -> None:
+    """Few rows by weights that leave L2 fetch the next panel; others their own, which has left L1."""
+    cases = [((512, 256, 512), False), ((16, 512, 512), False), ((32, 1024, 1024), True), ((33, 1024, 1024), False),
+             ((64, 4096, 4096), True), ((65, 4096, 4096), False)]  # fmt: skip
+    for sizes, fetches in cases:
+        problem = Problem("f32", *sizes, layout="np")
+        assert _plan.Plan(problem, heuristic_packed.config(problem, V4, 4)).ready_next == fetches, sizes
+
+
 @pytest.mark.skipif(not kernels.has("vnni", "v4") or not RUNS, reason="no dot products of bytes in vectors of 64 bytes")
 @pytest.mark.parametrize("kind", ["i1", "u1"])
 def test_signed_bytes_by_several_panels(kind: str, skylake: None) -> None:

@@ -7,6 +7,8 @@
     _loops.pyx     the blocked loops around the kernels
     _dots.pyx      those of operands that both lie along k
     _strips.pyx    those of few rows by a B in place
+    _gemv.pyx      those of one row
+    signs.pxd      an A of bytes whose sign is not the one that dot products take
     _symmetric.pyx a @ a.T: half of them
     threads.pxd    what an OpenMP region needs around it: workspaces, binding, fork guard
     abi.pxd        the C functions that a kernel module provides

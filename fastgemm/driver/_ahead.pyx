@@ -1,7 +1,7 @@
 """What a plan's tiles fetch ahead, from L3 or memory: rules of sizes, and of what the CPU fetches by itself."""
 
 from fastgemm.driver.abi cimport kernels_t
-from fastgemm.driver.structs cimport FAMILY_GEMM, plan_t
+from fastgemm.driver.structs cimport FAMILY_GEMM, ceil_div, plan_t
 
 from fastgemm import cpu
 from fastgemm.heuristic_l1 import fetches_c, lines_ahead
@@ -16,6 +16,14 @@ cdef enum:
     # Where 512 bits are two halves: real rows up to which nothing is fetched, and how far ahead for more.
     HALVES_ALONE = 6
     HALVES_AHEAD = 16384
+    # Beside an L1 of 32 KiB: rows up to which passes over such a panel fetch the next one, from L3 and from memory.
+    # Others, and all of a B that L2 holds, fetch lines of their own panel, which has left L1 by then.  (Cascade Lake,
+    # one thread and two, own lines times the next panel's, f32 512 x 512 by 16, 32, 128 rows 1.03 1.03 1.01, 1.08 1.10
+    # 1.07, 1024 x 1024 by 16, 32, 64, 256 rows 0.94 0.95 1.01 1.02, 0.94 0.98 1.00 1.03, 2048 x 2048 by 16, 32, 100
+    # rows 0.99 1.06 1.12, 0.92 1.15 1.24, 4096 x 4096 by 16, 32, 64, 256 rows 0.86 0.87 0.94 1.06, 0.94 0.87 0.96 1.02;
+    # `bench/breakdown.py`, one thread, MLP_1 512 1.8, MLP_2 512 1.04.)
+    NEXT_NEAR = 32
+    NEXT_FAR = 64
 
 
 cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
@@ -69,7 +77,11 @@ cdef bint _far_blocks(const plan_t* plan, problem) except -1:
 
 cdef int _panels_ahead(plan_t* plan, tier) except -1:
     # How the panels of a B that was packed long ago are fetched, which one panel of rows reads from first to last.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t rows = plan.m * t.part, b = ceil_div(plan.k, t.group) * plan.n * t.part * t.real_bytes
     plan.ready_ahead, plan.ready_l2 = READY_AHEAD, False
+    few = rows <= (NEXT_FAR if b >= far_bytes() else NEXT_NEAR)
+    plan.ready_next = not plan.lines_ahead or (b > cpu.caches().l2 and few)
     if not cpu.halves(tier):
         return 0
     # A Zen 4's own prefetch keeps up with few rows, and lines that are asked for as well only hold the places that L1

@@ -18,7 +18,3 @@ cdef void blocked(
     const plan_t* plan, const call_t* call,
     Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1,
     Py_ssize_t items, char* a_space, char* b_space) noexcept nogil
-
-cdef bint gemv_of_stack(const plan_t* plan, call_t* call, Py_ssize_t items) noexcept nogil
-cdef void gemv(
-    const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil

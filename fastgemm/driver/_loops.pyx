@@ -11,13 +11,13 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 """
 
 from fastgemm.driver.abi cimport (
-    GEMV_CHUNK, MAX_ROWS, MAX_VECTORS, epilogue_t, gemv_t, kernels_t, micro_t, offset_t, quant_t, store_t,
-    update_t,
+    MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, micro_t, offset_t, quant_t, store_t, update_t,
 )
+from fastgemm.driver.signs cimport copies_signs, reads_in_place, simple, turned_signs
 from fastgemm.driver.soon cimport add_span, next_soon, no_soon, soon_t
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, far_b, grid_t, lead_of, panel_at, panel_start, plan_t,
-    reach_b, row_gap, share, some_panels,
+    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap,
+    share, some_panels,
 )
 
 cdef enum:
@@ -37,33 +37,8 @@ cdef enum:
     # And of all of A's micropanels, where vectors of so many bytes have masks.
     COLUMNS_TOGETHER = 16
     MASKED_BYTES = 64
-    # Panels of B up to which bytes of A that want another sign are read in place, and steps of k that further ones must
-    # have together: a copy costs some ten cycles a row and one for two steps, a panel half of one a row and step.
-    # (Cascade Lake, one thread, in place times copies for more than one panel: 344 x 344 x 4 1.16, 78 x 78 x 78 1.18;
-    # copies times in place 128 x 384 x 128 1.12, 512 x 512 x 64 1.09.)
-    SIGNED_PANELS = 2
-    SIGNED_STEPS = 24
 
 cdef extern from *:
-    """
-    enum { FG_SIGNS = 0x80808080 };     /* of the bytes of a word */
-    typedef unsigned char signs_16 __attribute__((vector_size(16), aligned(1), may_alias));
-    typedef unsigned char signs_4 __attribute__((vector_size(4), aligned(1), may_alias));
-    /* Rows of bytes with their signs changed, each filled up with 0 to a whole word. */
-    static void fg_turned_signs(Py_ssize_t rows, Py_ssize_t bytes, const char *a, Py_ssize_t rs,
-                                char *out, Py_ssize_t rs_out) {
-        for (Py_ssize_t i = 0; i < rows; i++, a += rs, out += rs_out) {
-            Py_ssize_t p = 0;
-            for (; p + 16 <= bytes; p += 16) *(signs_16 *)(out + p) = *(const signs_16 *)(a + p) ^ 0x80;
-            for (; p + 4 <= bytes; p += 4) *(signs_4 *)(out + p) = *(const signs_4 *)(a + p) ^ 0x80;
-            if (p == bytes) continue;
-            for (; p < bytes; p++) out[p] = a[p] ^ (char)0x80;
-            for (; p % 4; p++) out[p] = 0;
-        }
-    }
-    """
-    unsigned int SIGNS "FG_SIGNS"
-    void turned_signs "fg_turned_signs"(Py_ssize_t, Py_ssize_t, const char*, Py_ssize_t, char*, Py_ssize_t) nogil
     void fetch_line "__builtin_prefetch"(const void*) nogil
     int shift_of "__builtin_ctzll"(unsigned long long) nogil    # of a power of two
 
@@ -172,7 +147,7 @@ cdef void macrokernel(
             b_tail = c_tail
         if plan.lines_ahead:
             reach = plan.lines_ahead * L if b_packed else plan.lines_ahead // nv * rs_b
-        if plan.ready and parts > 1:
+        if plan.ready_next and parts > 1:
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
             part, part_pace = kc * nv * L // parts, ceil_div(nv * L, parts)
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
@@ -225,12 +200,9 @@ cdef void macrokernel(
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             if lines and ahead == 0:
-                pace = lines_pace
-                coming = next_soon(call.soon, lines, kc, nv * L * size_b, &pace)
+                coming = next_soon(call.soon, lines, lines_pace, kc, nv * L * size_b, &pace)
                 if coming != NULL:
                     ahead, pace = (coming - b_panel) >> by_size_b, pace >> by_size_b
-                else:
-                    pace = rs_b
             if ahead == 0 and (ir or b_packed):
                 ahead = reach
             if direct:
@@ -258,33 +230,6 @@ cdef inline bint rounds(const kernels_t* t, const call_t* call, const store_t* s
         # Terms of rows they leave to `update`.
         return quant != NULL and not (quant.left_step or quant.scale_step or quant.zero_step)
     return call.finish == NULL or store.fused
-
-
-cdef inline bint simple(const call_t* call) noexcept nogil:
-    # Whether the offsets of a dot product, if any, leave A as it is: one for all of A, and none of B.
-    return (call.offsets == NULL or not call.store.appended & 2
-            and (call.offsets.zero == NULL or call.offsets.step == 0))
-
-
-cdef inline bint copies_signs(const plan_t* plan, const call_t* call, Py_ssize_t vectors) noexcept nogil:
-    # Whether to copy an A in place whose bytes have another sign than the instruction takes, for so many vectors of
-    # columns: tiles that turn them do so once more for every panel of B, with the units that multiply.
-    cdef Py_ssize_t panels = ceil_div(vectors, plan.nv) - SIGNED_PANELS
-    return (plan.lines_ahead and call.offsets != NULL and not call.offsets.is_unsigned
-            and panels * plan.k >= SIGNED_STEPS * plan.kernels.group)
-
-
-cdef inline void reads_in_place(store_t* store, const call_t* call, bint copied) noexcept nogil:
-    # What the microkernels of dot products are told of such an A, or of a copy whose signs are theirs.
-    store.in_place = True
-    store.flip = store.zero = 0
-    if call.offsets != NULL:
-        store.flip = 0 if call.offsets.is_unsigned else SIGNS
-        store.zero = -(store.flip & 0xff)
-        if call.offsets.zero != NULL:
-            store.zero -= <unsigned int>call.offsets.zero[0]
-    if copied:
-        store.flip = 0
 
 
 cdef bint takes_whole(const plan_t* plan, const call_t* call) noexcept nogil:
@@ -357,7 +302,8 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     cdef const grid_t* vecs = &plan.vectors
     cdef Py_ssize_t L = t.length, size_ab = t.ab_bytes, steps = plan.kc + t.appended
     cdef Py_ssize_t unit = t.real_bytes if t.group > 1 else 1, gap = row_gap(steps * t.part, L)
-    cdef bint copied
+    cdef const char* a = call.a
+    cdef Py_ssize_t rs_a = call.rs_a * size_ab
     cdef store_t store = call.store
     store.in_place = False
     store.last, store.flip = 0, 0
@@ -365,16 +311,13 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     copy_b(plan, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
            call.offsets + 1 if call.offsets != NULL else NULL)
     if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
-        copied = copies_signs(plan, call, plan.width)
-        reads_in_place(&store, call, copied)
-        if copied:
-            turned_signs(plan.m, plan.k, call.a, call.rs_a, a_space, gap * unit)
-            macrokernel(plan, call, &store, a_space, gap * unit, t.group, False, b_space, True, steps, 0,
-                        0, &plan.rows, 0, vecs, plan.kc, plan.tail)
+        reads_in_place(&store, call)
+        if copies_signs(plan, call, plan.width):
+            turned_signs(&store, plan.m, plan.k, &a, &rs_a, a_space, gap * unit)
         else:
             store.last = <int>(plan.k % t.group * size_ab)
-            macrokernel(plan, call, &store, call.a, call.rs_a * size_ab, t.group * size_ab, False, b_space, True, steps,
-                        0, 0, &plan.rows, 0, vecs, plan.kc, plan.tail)
+        macrokernel(plan, call, &store, a, rs_a, t.group * size_ab, False, b_space, True, steps, 0,
+                    0, &plan.rows, 0, vecs, plan.kc, plan.tail)
     elif not plan.pack_a and t.group == 1:
         macrokernel(plan, call, &store, call.a, call.rs_a, call.cs_a, False, b_space, True, steps, 0,
                     0, &plan.rows, 0, vecs, plan.kc, plan.tail)
@@ -420,7 +363,7 @@ cdef void blocked_rows(
     cdef Py_ssize_t panel0 = 0, panel1 = 0, first, last, before = 0, b_steps
     cdef bint b_packed = plan.pack_b or plan.ready > 0
     cdef Py_ssize_t kblocks = ceil_div(steps, plan.kc)
-    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, kp, gap, row, rows, live_k
+    cdef Py_ssize_t iblocks = 0, mc = 0, jc, pc, ic, vec, vecs, p, kc, kp, gap, row, rows, rs_a, live_k
     cdef const char* a
     cdef const char* b
     cdef int tail
@@ -444,8 +387,8 @@ cdef void blocked_rows(
         offset_b += 1
     if t.group > 1:
         if not pack_a and t.in_place and call.cs_a == 1 and simple(call):
+            reads_in_place(&store, call)
             copied = copies_signs(plan, call, vec1 - vec0)
-            reads_in_place(&store, call, copied)
         pack_a = not store.in_place
     if sums:
         plan_of_sums = plan[0]
@@ -514,13 +457,11 @@ cdef void blocked_rows(
                     continue
                 i_grid = cut(rows, plan.mr)
                 a = item.a + (row * call.rs_a + p * call.cs_a) * size_ab
-                if copied:
-                    turned_signs(rows, live_k, a, call.rs_a, a_space, gap * unit)
-                    macrokernel(to_plan, &item, &store, a_space, gap * unit, t.group, False,
-                                b_space if plan.pack_b else b, True, b_steps, before,
-                                row, &i_grid, vec, &j_grid, kc, tail)
-                elif store.in_place:
-                    macrokernel(to_plan, &item, &store, a, call.rs_a * size_ab, t.group * size_ab, False,
+                if store.in_place:
+                    rs_a = call.rs_a * size_ab
+                    if copied:
+                        turned_signs(&store, rows, live_k, &a, &rs_a, a_space, gap * unit)
+                    macrokernel(to_plan, &item, &store, a, rs_a, t.group * size_ab, False,
                                 b_space if plan.pack_b else b, True, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
                 elif not pack_a:
@@ -543,99 +484,3 @@ cdef void blocked_rows(
                              call.c + (row * call.rs_c + vec * L // t.part * call.cs_c) * t.c_bytes,
                              call.rs_c, call.cs_c, &call.store, row, vec * L // t.part)
             store.beta_kind = 1
-
-
-# ---- gemv ----------------------------------------------------------------------------------------------------------
-
-cdef void conjugate(char* numbers, Py_ssize_t count, int size) noexcept nogil:
-    # Contiguous complex numbers of two floats or doubles.
-    cdef Py_ssize_t i
-    for i in range(1, 2 * count, 2):
-        if size == 4:
-            (<float*>numbers)[i] = -(<float*>numbers)[i]
-        else:
-            (<double*>numbers)[i] = -(<double*>numbers)[i]
-
-
-cdef inline gemv_t gemv_kernel(const plan_t* plan, const call_t* call) noexcept nogil:
-    # By the whole output, not by the part that is computed here: the kernels sum in orders of their own.
-    cdef const kernels_t* t = plan.kernels
-    if call.rs_b == t.part if plan.n == 1 else call.cs_b != t.part:
-        return t.gemv_columns
-    return t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
-
-
-cdef bint gemv_of_stack(const plan_t* plan, call_t* call, Py_ssize_t items) noexcept nogil:
-    # Whole products whose operands and outputs the kernels take as they lie, with nothing around them; False where they
-    # need more.  (1 x 1 x 4 f32 in a stack: 14 ns each by `gemv`, NumPy 4.)
-    cdef const kernels_t* t = plan.kernels
-    cdef const char* a = call.a
-    cdef const char* b = call.b
-    cdef char* c = call.c
-    cdef Py_ssize_t _item
-    cdef gemv_t kernel = gemv_kernel(plan, call)
-    if t.converts or t.narrows or call.finish != NULL or call.store.conj or not call.store.alpha_is_one \
-            or call.store.beta_kind or call.cs_c != t.part or kernel == t.gemv_columns and call.cs_a != t.part:
-        return False
-    call.store.far, call.store.reach_l2 = far_b(plan, call), reach_b(plan, call)
-    for _item in range(items):
-        kernel(plan.k, plan.n, a, call.cs_a, b, call.rs_b, call.cs_b, c, t.part, &call.store)
-        a += call.step_a
-        b += call.step_b
-        c += call.step_c
-    return True
-
-
-cdef void gemv(const plan_t* plan, const call_t* call, Py_ssize_t col0, Py_ssize_t col1, char* space) noexcept nogil:
-    # Columns col0 : col1 of one row of output.  `space` takes a chunk of x and one of y where they are not
-    # contiguous or the store is not a plain one.
-    cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t item = t.part * t.real_bytes, size_ab = t.ab_bytes
-    cdef Py_ssize_t size_c = t.real_bytes if plan.raw else t.c_bytes
-    cdef gemv_t kernel = gemv_kernel(plan, call)
-    cdef bint y_direct = (call.cs_c == t.part and call.store.alpha_is_one and call.store.beta_kind != 2
-                          and (plan.raw or not t.narrows) and not call.store.conj & 2)
-    # x @ conj(B) is the conjugate of conj(x) @ B.
-    cdef bint turns_x = call.store.conj == 1 or call.store.conj == 2
-    cdef bint x_direct = (kernel != t.gemv_columns or call.cs_a == t.part) and not t.converts and not turns_x
-    cdef Py_ssize_t n_chunk = col1 - col0 if y_direct else GEMV_CHUNK
-    cdef Py_ssize_t k_chunk = plan.k if x_direct else GEMV_CHUNK
-    cdef char* x_space = space
-    cdef char* y_space = space + GEMV_CHUNK * item
-    cdef const char* x
-    cdef const char* b
-    cdef char* y
-    cdef Py_ssize_t j = col0, p, n, k, inc_x
-    cdef store_t store = call.store
-    store.alpha_is_one = True
-    store.offset = NULL
-    store.far, store.reach_l2 = far_b(plan, call), reach_b(plan, call)
-    if call.offsets != NULL:
-        store.offset = call.offsets + 1
-    while j < col1:
-        n = n_chunk if j + n_chunk < col1 else col1 - j
-        y = call.c + j * call.cs_c * size_c if y_direct else y_space
-        store.beta_kind = call.store.beta_kind if y_direct else 0
-        store.column = j
-        p = 0
-        while p < plan.k:
-            k = k_chunk if p + k_chunk < plan.k else plan.k - p
-            x = call.a + p * call.cs_a * size_ab
-            b = call.b + (p * call.rs_b + j * call.cs_b) * size_ab
-            inc_x = call.cs_a
-            if not x_direct:
-                t.pack_a(k, 1, x, 0, call.cs_a, x_space, 0, t.part, call.offsets, 0)
-                if turns_x:
-                    conjugate(x_space, k, t.real_bytes)
-                x = x_space
-                inc_x = t.part
-            kernel(k, n, x, inc_x, b, call.rs_b, call.cs_b, y, t.part, &store)
-            store.beta_kind = 1
-            p += k
-        if call.finish != NULL:
-            call.finish(1, n, y, 0, call.terms, 0, j)
-        if not y_direct:
-            if call.store.conj & 2:
-                conjugate(y_space, n, t.real_bytes)
-            t.update(1, n, y, 0, call.c + j * call.cs_c * size_c, 0, call.cs_c, &call.store, 0, j)
-        j += n

@@ -393,6 +393,11 @@ cdef class Plan:
         return self.plan.lines_ahead
 
     @property
+    def ready_next(self):
+        """Whether passes over a panel that was packed long ago fetch the next one, and not lines of their own."""
+        return bool(self.plan.ready_next)
+
+    @property
     def still_c(self):
         """Whether tiles leave the lines of C to its stores."""
         return bool(self.plan.still_c)

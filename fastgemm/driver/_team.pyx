@@ -5,7 +5,8 @@ from cython.parallel cimport parallel, threadid
 from libc.string cimport memset
 
 from fastgemm.driver.abi cimport kernels_t, store_t
-from fastgemm.driver._loops cimport blocked, gemv, gemv_of_stack, macrokernel, takes_whole, whole
+from fastgemm.driver._gemv cimport gemv, gemv_of_stack
+from fastgemm.driver._loops cimport blocked, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
 from fastgemm.driver._dots cimport dots, dots_of_stack
 from fastgemm.driver._small cimport last_columns, small

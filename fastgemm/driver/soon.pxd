@@ -54,10 +54,10 @@ cdef inline void add_span(soon_t* soon, const char* at, Py_ssize_t rows, Py_ssiz
     soon.count += 1
 
 
-cdef inline const char* next_soon(soon_t* soon, Py_ssize_t lines, Py_ssize_t steps, Py_ssize_t width,
+cdef inline const char* next_soon(soon_t* soon, Py_ssize_t lines, Py_ssize_t each, Py_ssize_t steps, Py_ssize_t width,
                                   Py_ssize_t* pace) noexcept nogil:
     # Where a tile begins to fetch about so many lines, `width` bytes in each of its steps and `pace` bytes on in the
-    # next one; NULL: it does not.  `pace` comes as the lines' bytes a step: a division for each tile is too slow.
+    # next one; NULL: it does not.  `each`: the lines' bytes in a step, for which no tile should divide.
     cdef const span_t* span = &soon.spans[soon.now]
     cdef const char* at
     cdef Py_ssize_t some
@@ -65,7 +65,7 @@ cdef inline const char* next_soon(soon_t* soon, Py_ssize_t lines, Py_ssize_t ste
         return NULL
     at = span.at + soon.row * span.step + soon.byte
     if span.rows == 1:
-        pace[0] = min(width, pace[0])
+        pace[0] = min(width, each)
         soon.byte += pace[0] * steps
         some = pace[0] * steps // SPAN_LINE
     else:

@@ -66,6 +66,7 @@ cdef struct plan_t:
     # appends (0: B is a matrix).  Pieces of columns begin where panels do.
     Py_ssize_t ready
     Py_ssize_t ready_ahead      # bytes ahead of which such panels are fetched
+    bint ready_next             # several passes over a panel fetch a part each of the next one, not its own lines
     bint ready_l2               # into L2 and not L1, and so what else tiles fetch
     int split, threads
     Py_ssize_t m, n, k, batch

@@ -1,0 +1,1 @@
+# Nothing of Python: the team calls this module from C.

@@ -1,0 +1,71 @@
+"""The A of a dot product of bytes, as it lies: what its sign costs, and a copy that has the other one.
+
+The instruction takes unsigned bytes of A.  Microkernels turn the sign of others as they load them (`kernels_t.turned`),
+once more for every panel of B, with the units that multiply where a CPU has no others.
+"""
+
+from fastgemm.driver.abi cimport store_t
+from fastgemm.driver.structs cimport call_t, ceil_div, plan_t
+
+cdef enum:
+    # Panels of B up to which they do, and steps of k that further ones must have together for a copy: it costs some ten
+    # cycles a row and one for two steps, a panel half of one a row and step.  (Cascade Lake, one thread, in place times
+    # copies for more than one panel: 344 x 344 x 4 1.16, 78 x 78 x 78 1.18; copies times in place 128 x 384 x 128 1.12,
+    # 512 x 512 x 64 1.09.)
+    SIGNED_PANELS = 2
+    SIGNED_STEPS = 24
+
+cdef extern from *:
+    """
+    #ifndef FASTGEMM_SIGNS
+    #define FASTGEMM_SIGNS
+    enum { FG_SIGNS = 0x80808080 };     /* of the bytes of a word */
+    typedef unsigned char signs_16 __attribute__((vector_size(16), aligned(1), may_alias));
+    typedef unsigned char signs_4 __attribute__((vector_size(4), aligned(1), may_alias));
+    /* Rows of bytes with their signs turned, each filled up with 0 to a whole word. */
+    static inline void fg_turned_rows(Py_ssize_t rows, Py_ssize_t bytes, const char *a, Py_ssize_t rs,
+                                      char *out, Py_ssize_t rs_out) {
+        for (Py_ssize_t i = 0; i < rows; i++, a += rs, out += rs_out) {
+            Py_ssize_t p = 0;
+            for (; p + 16 <= bytes; p += 16) *(signs_16 *)(out + p) = *(const signs_16 *)(a + p) ^ 0x80;
+            for (; p + 4 <= bytes; p += 4) *(signs_4 *)(out + p) = *(const signs_4 *)(a + p) ^ 0x80;
+            if (p == bytes) continue;
+            for (; p < bytes; p++) out[p] = a[p] ^ (char)0x80;
+            for (; p % 4; p++) out[p] = 0;
+        }
+    }
+    #endif
+    """
+    unsigned int SIGNS "FG_SIGNS"
+    void turned_rows "fg_turned_rows"(Py_ssize_t, Py_ssize_t, const char*, Py_ssize_t, char*, Py_ssize_t) nogil
+
+
+cdef inline bint simple(const call_t* call) noexcept nogil:
+    # Whether the offsets of a dot product, if any, leave A as it is: one for all of A, and none of B.
+    return (call.offsets == NULL or not call.store.appended & 2
+            and (call.offsets.zero == NULL or call.offsets.step == 0))
+
+
+cdef inline void reads_in_place(store_t* store, const call_t* call) noexcept nogil:
+    # What the microkernels of dot products are told of such an A.
+    store.in_place = True
+    store.flip = store.zero = 0
+    if call.offsets != NULL:
+        store.flip = 0 if call.offsets.is_unsigned else SIGNS
+        store.zero = -(store.flip & 0xff)
+        if call.offsets.zero != NULL:
+            store.zero -= <unsigned int>call.offsets.zero[0]
+
+
+cdef inline bint copies_signs(const plan_t* plan, const call_t* call, Py_ssize_t vectors) noexcept nogil:
+    # Whether to copy such an A for so many vectors of columns.
+    cdef Py_ssize_t panels = ceil_div(vectors, plan.nv) - SIGNED_PANELS
+    return (plan.lines_ahead and call.offsets != NULL and not call.offsets.is_unsigned
+            and panels * plan.k >= SIGNED_STEPS * plan.kernels.group)
+
+
+cdef inline void turned_signs(store_t* store, Py_ssize_t rows, Py_ssize_t k, const char** a, Py_ssize_t* rs_a,
+                              char* space, Py_ssize_t gap) noexcept nogil:
+    # The copy takes A's place, and its signs are those of the instruction.
+    turned_rows(rows, k, a[0], rs_a[0], space, gap)
+    a[0], rs_a[0], store.flip = space, gap, 0
