@@ -74,15 +74,9 @@ def names(command: Any) -> set[str]:
     return {ext.name for ext in command.extensions}
 
 
-DRIVER = {
-    f"fastgemm.driver._{name}"
-    for name in ("kernels", "loops", "symmetric", "dots", "strips", "small", "team", "ahead", "plan")
-}
-CALLS = (
-    "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",
-    "chain",
-)  # fmt: skip
-RUNTIME = {f"fastgemm._{name}" for name in CALLS} | DRIVER
+# Every source there is: one that the build forgets is missing only where it is imported.
+DRIVER = {f"fastgemm.driver.{path.stem}" for path in (ROOT / "fastgemm/driver").glob("*.pyx")}
+RUNTIME = {f"fastgemm.{path.stem}" for path in (ROOT / "fastgemm").glob("*.pyx")} | DRIVER
 
 
 def tier_modules(*tiers: str) -> set[str]:
