@@ -318,6 +318,32 @@ def test_halves_in_one_column(tier: str, kind: str, on_tier: Callable[[str], reg
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 @pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_infinite_scales(tier: str, kind: str, on_tier: Callable[[str], registry.Isa]) -> None:
+    """Results without end go to the end of the range, in one column or in all; zero times infinity stays the same byte.
+
+    (The NaN that the CPU makes of it is a negative one.)
+    """
+    on_tier(tier)
+    ends, one, zero = np.iinfo(kind), np.float32(1), np.array(7, kind)
+    for rows, columns, scale in itertools.product((1, 5, 14), (3, 24, 64, 75), (np.inf, -np.inf)):
+        a, b = full((rows, 24), "u1", rows) | 1, full((24, columns), "i1", columns)
+        b[:, 1], a[0] = 0, 1
+        right, total = fastgemm.pack(b, rows=rows), wide(a) @ wide(b)
+        for where in (slice(None), slice(2, 3), slice(1, 2)):
+            scales = np.full(columns, 2e-3, "f4")
+            scales[where] = scale
+            with np.errstate(invalid="ignore"):
+                exact = total * scales.astype("f8") + 7
+            want = np.rint(np.where(np.isnan(exact), 0, exact)).clip(ends.min, ends.max).astype(kind)
+            got = fastgemm.qlinear_matmul(a, one, None, right, scales, None, one, zero)
+            assert np.array_equal(got, want), (rows, columns, scale, where)
+    with np.errstate(divide="ignore"):
+        got = fastgemm.qlinear_matmul(a, one, None, right, one, None, np.float32(0), zero)
+    assert np.array_equal(got[total > 0], np.full((total > 0).sum(), ends.max, kind))
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("kind", ["i1", "u1"])
 def test_bytes_of_every_tile(tier: str, kind: str, on_tier: Callable[[str], registry.Isa]) -> None:
     """A row's vectors are rounded together, however many of them there are and of the last one's columns."""
     on_tier(tier)

@@ -57,9 +57,9 @@ cdef extern from *:
         return larger_magnitude(fraction_of(x, lifted, lift), far);
     }
     /* How close to a tie results of a column come, beside those `before`.  (What is no number is lost on the way to
-       `far`; a scale that is none, or infinite, makes one here.) */
+       `far`; a scale that is none, or infinite, makes one here, whose sign the CPU sets.) */
     static inline vf32 doubt_of(vf32 far, vf32 scale, vf32 shift, vf32 before) {
-        return larger_of_positive(far + (magnitude_f32(shift) * 0x1p-22f + scale * 0), before);
+        return larger_of_positive(magnitude_f32(far + (magnitude_f32(shift) * 0x1p-22f + scale * 0)), before);
     }
     static inline int settled(vf32 doubt) { return at_most_f32(doubt, 0.5f - 700 * 0x1p-24f); }
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
