@@ -14,6 +14,9 @@ from .problem import Problem
 
 Array = NDArray[Any]
 _PAGE = 4096
+# Bytes behind the panels that are written to as well: as far as products fetch ahead (`driver/_ahead.pyx`), for which
+# the CPU would look in vain where nothing is, once for every line.
+_BEHIND = 16 << 10
 # Bytes are packed for dot products with 32-bit sums: those, cut to 8 or 16 bits, are the products that wrap.
 _BYTES = "i8_i32"
 
@@ -73,8 +76,10 @@ class PackedMatrix(_packed.Right):
         nv = heuristic_packed.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
         slim = b.dtype.kind == "i" and zero_point is None and heuristic_packed.slim(row, tier, rows)
         panels = _packed.Panels(tier, family, row, k, n, nv, slim)
-        memory = np.empty(panels.nbytes + _PAGE, np.uint8)
+        behind = min(panels.nbytes, _BEHIND)
+        memory = np.empty(panels.nbytes + _PAGE + behind, np.uint8)
         start = -memory.ctypes.data % _PAGE
+        memory[start + panels.nbytes :][:behind] = 0
         memory = memory[start : start + panels.nbytes]
         panels.fill(b, memory, None if zero_point is None else np.ascontiguousarray(zero_point, np.int32))
         memory.flags.writeable = False

@@ -305,6 +305,17 @@ def test_signed_bytes_lie_as_they_are(tier: registry.Isa) -> None:
         np.testing.assert_array_equal(got, left @ b.astype("i4"))
 
 
+def test_memory_behind_panels_was_written_to() -> None:
+    """Products fetch lines behind the last panel, for each of which a CPU looks in vain where no page is."""
+    for k, n, behind in ((1024, 1024, packed._BEHIND), (5, 3, 64)):
+        panels = fastgemm.pack(normal((k, n), "float32", 1), rows=32).panels
+        assert panels is not None
+        start = panels.memory.ctypes.data - panels.memory.base.ctypes.data
+        rest = panels.memory.base[start + panels.nbytes :]
+        assert rest.size >= behind
+        assert not rest[:behind].any()
+
+
 def test_slim_panels_refuse_what_they_cannot_hold() -> None:
     row, v3, v4 = registry.dtype("i8_i32"), registry.isa("v3"), registry.isa("v4")
     gemm, vnni = registry.family("gemm"), registry.family("vnni")

@@ -24,6 +24,13 @@ cdef enum:
     # Where several panels of rows pass over a panel of B that was packed long ago, so many passes fetch a part each of
     # what is read after it.
     READY_PARTS = 8
+    # A tile whose B lies in place fetches lines of its own panel half as far ahead as one of a copy, if it has so many
+    # steps: behind the last row of B there may be no memory, where the CPU looks for it in vain, 15 to 25 cycles a line
+    # (Cascade Lake, one thread, f32 with nothing behind B, `bench/edges.py`, all lines_ahead: 572 x 572 x 4 1.35 of the
+    # time, 800 x 800 x 4 1.33, 232 x 16 x 232 1.08; of half as many, with memory there, 24 x 512 x 512 0.94 of the
+    # time, 32 x 300 x 300, 40 x 256 x 256 and 64 x 64 x 200 1.0).
+    PLACE_PARTS = 2
+    PLACE_STEPS = 32
     # Panels of A that comes from memory to fetch ahead: all at once, for which products wait, or, where rows have no
     # gaps, in the place of B's lines, some in each step (of the time of the former, six processes by turns on a busy
     # machine, one thread and two: 32 of 2450 x 32 x 288 0.55 and 0.57, 40000 x 32 x 128 0.7, 100000 x 64 x 144 0.9;
@@ -76,6 +83,8 @@ cdef void macrokernel(
     cdef Py_ssize_t size_b = t.slim_bytes if call.slim else size
     # Strides of A count components, or, where those are dot products' groups, bytes.
     cdef Py_ssize_t unit = size if t.group > 1 else 1, size_a = size // unit
+    # Whether A is the caller's, and not a copy of its rows.
+    cdef bint own_a = rs_a * size_a == call.rs_a * t.ab_bytes
     cdef Py_ssize_t kp = kc + t.appended    # steps of a packed block of A
     cdef Py_ssize_t jr, ir, v = 0, r, nv, mr, rs_b, ahead, pace, steady = 0, panels = vecs.panels, lead = 0, live
     # The rows of the tile that `steady` is of.
@@ -146,8 +155,12 @@ cdef void macrokernel(
             rs_b = call.rs_b
             b_tail = c_tail
         if plan.lines_ahead:
-            reach = plan.lines_ahead * L if b_packed else plan.lines_ahead // nv * rs_b
-        if plan.ready_next and parts > 1:
+            reach = (plan.lines_ahead * L if b_packed else
+                     plan.lines_ahead // PLACE_PARTS // nv * rs_b if kc >= PLACE_STEPS else 0)
+        soon = 0
+        # (Behind the last panel of all there is nothing: 32 x 1024 x 1024 packed 0.72 of the rate, where no other
+        # mapping happened to follow.)
+        if plan.ready_next and parts > 1 and (jr + 1 < panels or b_first + kp < b_steps or vec + v + nv < plan.width):
             soon = after(vecs, jr, v, b_steps, b_first, kc + t.appended) * L - (v * b_steps + nv * b_first) * L
             part, part_pace = kc * nv * L // parts, ceil_div(nv * L, parts)
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
@@ -187,7 +200,7 @@ cdef void macrokernel(
                 a_panel = a + r * rs_a * size_a
                 # (A line holds the steps of tall panels of one vector: AVX2 on Zen 4, one thread, f32, 12x8, 50000 x 8
                 # x 200 3.0, 20000 x 8 x 400 1.7, f64, 6x8, 50000 x 4 x 200 3.3.)
-                if plan.far_row and jr == 0:
+                if plan.far_row and jr == 0 and own_a:
                     if mr != steady_mr:
                         steady, steady_mr = ceil_div(mr * plan.far_row, kc * size), mr
                     gapless = rs_a * size_a == plan.far_row and not ahead
@@ -388,7 +401,7 @@ cdef void blocked_rows(
     if t.group > 1:
         if not pack_a and t.in_place and call.cs_a == 1 and simple(call):
             reads_in_place(&store, call)
-            copied = copies_signs(plan, call, vec1 - vec0)
+            copied = copies_signs(plan, call, min(vec1 - vec0, plan.ncv))
         pack_a = not store.in_place
     if sums:
         plan_of_sums = plan[0]

@@ -39,6 +39,7 @@ cdef extern from *:
     #include <stdlib.h>
     #include <stdint.h>
     #include <pthread.h>
+    #include <string.h>
     #include <time.h>
     #ifdef __linux__
     #include <sched.h>
@@ -54,13 +55,16 @@ cdef extern from *:
     static pthread_key_t fg_space_key;
     static void fg_space_free(void *space) { free(space); }
 
+    /* Behind what is asked for lies memory that was written to: kernels fetch lines behind the end of a panel. */
+    #define FG_BEHIND 1024
     static void *fg_workspace(size_t bytes) {
         if (bytes <= fg_space_size && fg_space) return fg_space;
-        size_t size = (bytes + 0xffff) & ~(size_t)0xffff;
+        size_t size = (bytes + FG_BEHIND + 0xffff) & ~(size_t)0xffff;
         pthread_setspecific(fg_space_key, NULL);
         free(fg_space);
         fg_space = aligned_alloc(4096, size);
-        fg_space_size = fg_space ? size : 0;
+        fg_space_size = fg_space ? size - FG_BEHIND : 0;
+        if (fg_space) memset((char *)fg_space + bytes, 0, size - bytes);
         if (fg_space && pthread_setspecific(fg_space_key, fg_space)) {
             free(fg_space);
             fg_space = NULL;
