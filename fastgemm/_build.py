@@ -296,12 +296,17 @@ class BuildExt(build_ext):
     """``build_ext`` that appends the kernel modules and renders their templates."""
 
     extensions: list[Extension]
+    parallel: Any
 
     def finalize_options(self) -> None:
         """Append the extensions; setuptools completes them in the call above this one."""
         present = {ext.name for ext in self.distribution.ext_modules}
         added = [ext for ext in (*self._kernel_modules(), *self._runtime_modules()) if ext.name not in present]
         self.distribution.ext_modules.extend(added)
+        if self.parallel is None:
+            # An editable install makes a command anew and forgets what setup.cfg says of it.
+            _, option = self.distribution.get_option_dict("build_ext").get("parallel", ("", None))
+            self.parallel = None if option is None else int(option)
         super().finalize_options()
 
     def _kernel_modules(self) -> list[Extension]:

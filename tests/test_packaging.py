@@ -320,3 +320,16 @@ def test_every_extension_has_a_stub() -> None:
     """mypy sees no further than a stub; kernel modules are loaded by name and need none."""
     for path in (ROOT / "fastgemm").rglob("*.pyx"):
         assert path.with_suffix(".pyi").exists(), path.name
+
+
+@pytest.mark.filterwarnings("ignore:.*experimental")
+def test_editable_installs_compile_in_parallel(build: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editable install makes the command anew, without what setup.cfg says of it; a number of one's own stays."""
+    monkeypatch.chdir(ROOT)
+    for given, want in ((None, 2), (1, 1)):
+        distribution = setuptools.dist.Distribution({"ext_modules": []})
+        distribution.parse_config_files()
+        command = build.BuildExt(distribution)
+        command.parallel = given
+        command.finalize_options()
+        assert command.parallel == want
