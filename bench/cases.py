@@ -228,11 +228,23 @@ def begun(array: np.ndarray, begin: int) -> np.ndarray:
     """
     import numpy as np
 
+    room = np.empty(array.nbytes + 128, "u1")
+    first = -room.ctypes.data % 64 + begin
+    return copied(array, room[first : first + array.nbytes])
+
+
+def copied(array: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Return a copy in the same layout, in memory of so many bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> copied(np.ones((2, 3, 5), "f4").swapaxes(1, 2), np.zeros(120, "u1")).strides
+    (60, 4, 20)
+    """
     turned = array.ndim > 1 and not array.flags.c_contiguous
     stored = array.swapaxes(-1, -2) if turned else array
-    room = np.empty(stored.nbytes + 128, "u1")
-    first = -room.ctypes.data % 64 + begin
-    copy = room[first : first + stored.nbytes].view(stored.dtype).reshape(stored.shape)
+    copy = room.view(stored.dtype).reshape(stored.shape)
     copy[...] = stored
     return copy.swapaxes(-1, -2) if turned else copy
 

@@ -8,9 +8,9 @@ pages behind that one there and not: the same addresses, the same data.
 
     python bench/edges.py                                        # the shipped shapes, float32, a minute
     python bench/edges.py --dtype float64 --shapes 150x150x100 5x1008x75 --operands b
-    python bench/edges.py --dtype int8:int32 --threads 2
+    python bench/edges.py --dtype int8:int32 --threads 2 --gap 64
 
-Prints the shapes that take more than 3 % longer with nothing behind, and the geometric mean of all.
+Prints the shapes that take more than 3 percent longer with nothing behind, and the geometric mean of all.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ import ctypes
 import mmap
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import cases
+import compare
 import numpy as np
 import progress
+import stats
 
 import fastgemm
-from fastgemm.tune.words import geometric_mean
 
-SHAPES = Path(__file__).with_name("shapes") / "gemm_shapes.csv"
 BEHIND = 1 << 22        # bytes that come and go
 MARKED = 1.03
 MALLOC = 16             # bytes before an array in a mapping that malloc made for it
-MOST_BYTES = 1 << 28
+MOST_GIB = 0.25
 NOTHING, READ_WRITE = 0, 3
 
 
@@ -50,15 +49,11 @@ class Ended:
     """
 
     def __init__(self, array: np.ndarray, gap: int) -> None:
-        # (Transposed views keep their layout.)
-        flat = array.T if array.flags.f_contiguous and not array.flags.c_contiguous else array
-        whole = -(-(flat.nbytes + gap) // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._map = mmap.mmap(-1, whole + BEHIND)
-        self._map.write(bytes(1) * (whole + BEHIND))     # all pages are there
-        self._end = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + whole
-        copy = np.ndarray(flat.shape, flat.dtype, self._map, whole - gap - flat.nbytes)
-        copy[...] = flat
-        self.array = copy if flat is array else copy.T
+        whole = -(-(array.nbytes + gap) // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = np.frombuffer(mmap.mmap(-1, whole + BEHIND), "u1")
+        memory[:] = 0       # all pages are there
+        self._end = memory.ctypes.data + whole
+        self.array = cases.copied(array, memory[whole - gap - array.nbytes : whole - gap])
 
     def behind(self, there: bool) -> None:
         """Let the pages behind the array be there, or not."""
@@ -103,30 +98,43 @@ def measured(case: cases.Case, operands: str, gap: int | None, seconds: float) -
     return ratio(lambda: fastgemm.matmul(left, right, out=out, dtype=out.dtype), used, seconds)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--shapes", nargs="+", default=[str(SHAPES)], metavar="CSV|MxNxK[xBATCH]", help="default: gemm_shapes.csv"
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    about, _, rest = (__doc__ or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument(
+        "--shapes", nargs="+", default=[str(cases.DEFAULT_LIST)], metavar="CSV|MxNxK[xBATCH]",
+        help="as bench/compare.py's (default: gemm_shapes.csv)",
+    )  # fmt: skip
+    made.add_argument("--classes", nargs="+", metavar="CLASS", help="only shapes of these classes")
+    made.add_argument("--quick", action="store_true", help="up to three shapes a class, none above 2.2 GFLOP")
+    made.add_argument(
+        "--dtype", nargs="+", default=["float32"], metavar="DTYPE", help="or operands:result (default: float32)"
     )
-    parser.add_argument("--dtype", default="float32", help="or operands:result (default: float32)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a product (default: 1)")
-    parser.add_argument("--operands", default="abc", help="those with nothing behind, of a, b and c (default: abc)")
-    parser.add_argument(
+    made.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a product (default: 1)")
+    made.add_argument("--operands", default="abc", help="those with nothing behind, of a, b and c (default: abc)")
+    made.add_argument(
         "--gap", type=int, metavar="BYTES",
         help="from an operand's end to its page's, a multiple of 16; 64: no vector reaches into the next (default: as "
         "malloc places arrays of 128 KiB and more)",
     )  # fmt: skip
-    parser.add_argument("--seconds", type=float, default=0.2, help="for a shape (default: 0.2)")
-    options = parser.parse_args(arguments)
+    made.add_argument("--seconds", type=float, default=0.2, help="for a shape (default: 0.2)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the shapes that lose and the mean; 2 where a shape list is missing."""
+    made = parser()
+    options = made.parse_args(arguments)
+    if not options.operands or set(options.operands) - set("abc") or options.threads < 1 or not options.seconds > 0:
+        made.error("operands are of a, b and c; threads and seconds are above zero")
     if options.gap is not None and options.gap not in range(0, mmap.PAGESIZE, 16):
-        parser.error("a gap is a multiple of 16 bytes, below a page")
-    if not options.operands or set(options.operands) - set("abc") or options.threads < 1 or options.seconds <= 0:
-        parser.error("operands are of a, b and c; threads and seconds are above zero")
-    found: list[cases.Case] = []
-    for text in options.shapes:
-        found += cases.read(text, [options.dtype]) if text.endswith(".csv") else [cases.parse(text, options.dtype)]
-    found = [case for case in found if case.bytes <= MOST_BYTES]
+        made.error("a gap is a multiple of 16 bytes, below a page")
+    try:
+        found, left_out = cases.within(compare.chosen_cases(options), MOST_GIB * 2**30, 1)
+    except (OSError, ValueError) as error:
+        progress.say(f"edges.py: {error}")
+        return 2
     ratios = []
     with fastgemm.threads(options.threads), progress.bar("edges", len(found)) as bar:
         for case in found:
@@ -134,12 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seconds, more = measured(case, options.operands, options.gap, options.seconds)
             ratios.append(more)
             if more > MARKED:
-                print(f"{case.label}: {1e6 * seconds:.1f} us, {more:.2f} of the time with pages behind", flush=True)
+                print(f"{case.label}: {stats.duration(seconds)}, {more:.2f} of the time with pages behind", flush=True)
+    print(f"{options.threads} thread(s), nothing behind {options.operands}: {len(ratios)} shapes", end="")
+    print(f" ({len(left_out)} of more than {MOST_GIB} GiB left out)" if left_out else "", end="")
     if ratios:
         worse = sum(more > MARKED for more in ratios)
-        print(f"{options.dtype}, {options.threads} thread(s), nothing behind {options.operands}: ", end="")
-        print(f"{len(ratios)} shapes, in the mean {geometric_mean(ratios):.3f} of the time with pages behind, ", end="")
-        print(f"{worse} above {MARKED}")
+        print(f", in the mean {stats.geometric_mean(ratios):.3f} of the time with pages behind, {worse} above {MARKED}")
+    else:
+        print()
     return 0
 
 

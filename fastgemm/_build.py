@@ -305,8 +305,7 @@ class BuildExt(build_ext):
         self.distribution.ext_modules.extend(added)
         if self.parallel is None:
             # An editable install makes a command anew and forgets what setup.cfg says of it.
-            _, option = self.distribution.get_option_dict("build_ext").get("parallel", ("", None))
-            self.parallel = None if option is None else int(option)
+            self.parallel = self.distribution.get_option_dict("build_ext").get("parallel", ("", None))[1]
         super().finalize_options()
 
     def _kernel_modules(self) -> list[Extension]:

@@ -29,6 +29,7 @@ import builds  # noqa: E402
 import cases  # noqa: E402
 import children  # noqa: E402
 import compare  # noqa: E402
+import edges  # noqa: E402
 import environment  # noqa: E402
 import overhead  # noqa: E402
 import peers  # noqa: E402
@@ -85,7 +86,7 @@ def synthetic() -> dict[str, Any]:
     }
 
 
-EXAMPLES = [cases, environment, peers, squares, stats, timing, workers]
+EXAMPLES = [cases, edges, environment, peers, squares, stats, timing, workers]
 
 
 @pytest.mark.parametrize("module", EXAMPLES, ids=lambda module: module.__name__)
