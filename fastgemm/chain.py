@@ -12,7 +12,9 @@ thread does all members of an item, with intermediates in its own scratch; items
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,7 +156,7 @@ class Chain(_chain.Chain):
         load(tier)
         for member in members:
             if isinstance(member, Product):
-                self._add_product(member, tier)
+                self._add_product(member, outer, tier)
             elif isinstance(member, Rows):
                 self._add_rows(member, tier)
             elif isinstance(member, Map):
@@ -163,7 +165,7 @@ class Chain(_chain.Chain):
             else:
                 raise TypeError(f"a chain is made of Product, Rows and Map, not of {type(member).__name__}")
 
-    def _add_product(self, member: Product, tier: registry.Isa) -> None:
+    def _add_product(self, member: Product, outer: tuple[int, ...], tier: registry.Isa) -> None:
         b: Any = member.b
         b_dtype = b.dtype.name if isinstance(b, PackedMatrix) else b.dtype
         row = _row(member.a.dtype, b_dtype, member.c.dtype)
@@ -174,8 +176,12 @@ class Chain(_chain.Chain):
 
         def plans(rows: int) -> Plan:
             layout = _letter(row, rows, member.k, member.a) + _letter(row, member.k, member.n, b)
-            return dispatch.plan_for(Problem(row.name, rows, member.n, member.k, 1, layout, 1))
+            problem = Problem(row.name, rows, member.n, member.k, 1, layout, 1)
+            return _of_stack(problem, matrices) or dispatch.plan_for(problem)
 
+        # How many matrices B is, item by item.
+        steps = () if isinstance(member.b, PackedMatrix) else member.b.steps
+        matrices = math.prod(size for size, step in zip(outer[len(outer) - len(steps) :], steps, strict=True) if step)
         finish = None if member.finish is None else _finish(member.finish)
         self.add_product(member.n, member.k, member.a, b, member.c, row, tier.level, plans, finish, _sums(member))
 
@@ -202,6 +208,16 @@ def load(tier: registry.Isa) -> None:
         layer.load(tier)
         _chain.add_table(tier.level, importlib.import_module(registry.module("rows", tier)).table())
         _loaded.add(tier.name)
+
+
+def _of_stack(problem: Problem, matrices: int) -> Plan | None:
+    # Where each item has a B of its own, which no cache holds yet, rules for stacks know better than those for one
+    # product, whose operands are at hand (Cascade Lake, attention of 128 tokens, 8 and 32 x 8 heads of 96, f32, one
+    # thread 1.05 and 1.07, two 1.06 and 1.06; of 64 numbers a head, and of 384 and 512 tokens, they are the same).
+    if matrices == 1 or dispatch.resolve(problem).rung != "heuristic":
+        return None
+    config = dispatch.resolve(replace(problem, batch=matrices)).config
+    return Plan(problem, config) if config.misfit(problem) is None else None
 
 
 def _finish(given: Finish) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from fastgemm._linear cimport fused_of
 from fastgemm.driver._team cimport run_inside
 from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
 from fastgemm.driver.soon cimport add_span, no_soon, soon_t
-from fastgemm.driver.structs cimport FAMILY_SMALL, call_t, plan_t
+from fastgemm.driver.structs cimport FAMILY_SMALL, call_t, plan_t, tile_steps
 
 cdef enum:
     MAX_SLOTS = 64
@@ -195,6 +195,11 @@ cdef inline void run_item(const void* work_, Py_ssize_t item, char* space) noexc
     cdef bint last = index[2] + 1 == work.outer[2]
     no_soon(&soon)
     find_soon(&soon, work, item, index)
+    if soon.lines:
+        # All products of the item fetch, a part each.
+        for i in range(work.count):
+            if work.members[i].kind == PRODUCT:
+                soon.steps += tile_steps(&work.members[i].plans[1 if last else 0])
     for i in range(work.count):
         m = &work.members[i]
         if m.kind == PRODUCT:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import platform
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fastgemm
 from fastgemm import (
+    chain,
     cpu,
+    dispatch,
     heuristic,
     heuristic_dots,
     heuristic_l1,
@@ -302,3 +305,18 @@ def test_signed_bytes_by_several_panels(kind: str, skylake: None) -> None:
                 lower = want - 3 * b.sum(axis=0, dtype="i4")
                 assert np.array_equal(fastgemm.matmul_integer(left, b, zero), lower)
                 assert np.array_equal(fastgemm.matmul_integer(left, fastgemm.pack(b, rows=m), zero), lower)
+
+
+@pytest.mark.skipif(not RUNS, reason="no AVX-512 here")
+@pytest.mark.usefixtures("skylake")
+def test_items_of_a_chain_go_by_the_rules_for_stacks() -> None:
+    # 48 KiB of B: in place by one product, whose operands are at hand, copied by tiles that fetch the next item's.
+    problem = Problem("f32", 128, 96, 128)
+    assert heuristic.config(problem).family == "small"
+    with dispatch.forced(heuristic.config(problem)):
+        assert chain._of_stack(problem, 64) is None
+    made = chain._of_stack(problem, 64)
+    assert made is not None
+    assert made.config == heuristic.config(replace(problem, batch=64))
+    assert (made.config.family, made.config.pack, made.problem.batch) == ("gemm", "b", 1)
+    assert chain._of_stack(problem, 1) is None

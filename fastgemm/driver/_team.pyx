@@ -12,8 +12,8 @@ from fastgemm.driver._dots cimport dots, dots_of_stack
 from fastgemm.driver._small cimport last_columns, small
 from fastgemm.driver.soon cimport add_span, no_soon, soon_t
 from fastgemm.driver.structs cimport (
-    FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, panel_start,
-    cut, plan_t, share, special_takes,
+    FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
+    panel_start, plan_t, share, special_takes, tile_steps,
 )
 from fastgemm.driver.pieces cimport fg_pieces, fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
@@ -108,6 +108,7 @@ cdef inline void find_soon(const plan_t* plan, const call_t* item, soon_t* soon)
     # What the item behind this one of a stack multiplies.  Rows of A have their own way, `far_row`.
     cdef Py_ssize_t size = plan.kernels.ab_bytes, number = size * plan.kernels.part
     no_soon(soon)
+    soon.steps = tile_steps(plan)
     if item.step_a and plan.far_row == 0:
         add_span(soon, item.a + item.step_a, plan.m, item.rs_a * size, plan.k, item.cs_a * size, number,
                  plan.far_items > 1)

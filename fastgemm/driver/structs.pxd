@@ -138,6 +138,13 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
     return i * base + (i if i < extra else extra)
 
 
+cdef inline Py_ssize_t tile_steps(const plan_t* plan) noexcept nogil:
+    # Steps of k of all tiles of a product, where those are the macrokernel's, which fetch what comes after it.
+    if plan.family == FAMILY_GEMV or plan.family == FAMILY_SMALL or plan.family == FAMILY_DOTS:
+        return 0
+    return ceil_div(plan.m, plan.mr) * ceil_div(plan.width, plan.nv) * ceil_div(plan.k, plan.kernels.group)
+
+
 cdef inline bint far_b(const plan_t* plan, const call_t* call) noexcept nogil:
     # Whether B comes from memory: of a stack, where they differ, all of them.
     return plan.far[1 if call.step_b else 0]
