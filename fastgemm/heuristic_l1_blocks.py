@@ -34,6 +34,12 @@ SHARED_EIGHTHS, SHARED_PANELS = 7, 3
 # 1000^3 1.0; f64 64 x 1024^2 1.08, 32 x 2560^2 1.03, 300 x 1000^2 1.04, 400 x 2000^2 1.05, 600 x 1500^2 1.02, 1000^3
 # 0.96.)
 TURNED_ROWS, TURNED_TOGETHER = 600, 96
+# But all panels of a B of at most so many sixteenths of L2.  (Cascade Lake, times one at a time: f32 512 x 512 x 64
+# 1.10, 256 x 512 x 64 1.01, 64 x 1024 x 64, 40 x 700 x 80, 60 x 300 x 100, 100 x 200 x 64 1.03, 600 x 300 x 100, 300 x
+# 300 x 200 1.0, stacks of 128 x 128 x 96, 256 x 256 x 64, 512 x 512 x 64, 200 x 200 x 50 1.03, of 384 x 384 x 128 0.98;
+# f64 100 x 500 x 64, 300 x 300 x 80 1.0, 80 x 200 x 64 1.04, stacks of 128 x 128 x 96, 256 x 256 x 64, 200 x 200 x 50
+# 1.04 to 1.07; c64 100 x 200 x 64 1.03; attention 1.00 to 1.02.)
+TURNED_WHOLE = 4
 # Of a B that lies in panels all columns, and steps and rows, where there are more steps than the second number: no copy
 # has to stay, and a panel meets as many rows as may be.  (Times 96 rows beside 512 columns of 4 KiB of steps each, f32
 # 256 x 1024^2 1.16, 512 x 1024^2 1.06, 1000^3 1.05, 2048 x 1024^2 1.06, 4096 x 1024^2 1.04, 6000 x 768^2 1.02, 300 x
@@ -88,9 +94,11 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
         every = min(ALL_STEPS, ALL_BYTES // row.itemsize)
         steps = every if k <= every else STEP_BYTES // row.itemsize
     kc = -(-k // -(-k // steps))
+    panels, sixteenth = -(-problem.n // nr), cpu.caches().l2 // 16
     if turned:
-        return max(mr, min(problem.m + mr - 1, TURNED_TOGETHER) // mr * mr), kc, nr
-    panels, most = -(-problem.n // nr), max(1, cpu.caches().l2 * SIXTEENTHS // 16 // (kc * row.itemsize * nr))
+        whole = k * problem.n * row.itemsize <= TURNED_WHOLE * sixteenth
+        return max(mr, min(problem.m + mr - 1, TURNED_TOGETHER) // mr * mr), kc, panels * nr if whole else nr
+    most = max(1, SIXTEENTHS * sixteenth // (kc * row.itemsize * nr))
     return max(mr, ROWS // mr * mr), kc, -(-panels // -(-panels // most)) * nr
 
 

@@ -161,6 +161,9 @@ def test_blocks_of_columns_along_k() -> None:
     assert [blocks(m, 2048, 2048, layout="nt") for m in (64, 600)] == [(66, 2048, 64), (96, 2048, 64)]
     assert blocks(601, 2048, 2048, layout="nt") == (18, 1024, 128)
     assert blocks(64, 2560, 2560, "f64", "nt") == (66, 854, 32)
+    # All panels where a quarter of L2 holds them.
+    assert blocks(512, 512, 64, layout="nt") == (96, 64, 512)
+    assert [blocks(100, 1000, k, layout="nt")[2] for k in (64, 70)] == [1024, 64]
 
 
 @pytest.mark.usefixtures("skylake")
