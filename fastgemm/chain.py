@@ -177,7 +177,8 @@ class Chain(_chain.Chain):
         def plans(rows: int) -> Plan:
             layout = _letter(row, rows, member.k, member.a) + _letter(row, member.k, member.n, b)
             problem = Problem(row.name, rows, member.n, member.k, 1, layout, 1)
-            return _of_stack(problem, matrices) or dispatch.plan_for(problem)
+            plan = dispatch.plan_for(problem)
+            return _of_stack(problem, matrices) or plan
 
         # How many matrices B is, item by item.
         steps = () if isinstance(member.b, PackedMatrix) else member.b.steps

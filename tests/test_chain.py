@@ -13,7 +13,7 @@ import pytest
 from oracle import dtype_of, integers, normal
 
 import fastgemm
-from fastgemm import epilogues, kernels, registry, row_operations
+from fastgemm import dispatch, epilogues, kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
 from fastgemm.graph.scratch import Scratch
 
@@ -376,6 +376,16 @@ def test_halves_are_finished_before_they_are_rounded(tier: registry.Isa, name: s
         assert got.dtype == kind
         want = np.tanh(a.astype("f8") @ b.astype("f8") + bias.astype(kind).astype("f8") + residual.astype(kind))
         assert np.all(np.abs(got.astype("f8") - want) <= 0.51 * eps * np.abs(want) + 1e-6 * k**0.5 + eps * 1e-3)
+
+
+def test_products_of_stacks_are_seen_by_the_tuner() -> None:
+    """A chain plans them as a stack's, but what is watched, logged and tuned is the product."""
+    shapes = ((3, 8, 6), (3, 5, 6), (3, 8, 5))
+    q, k, out = (np.zeros(shape, "f4") for shape in shapes)
+    refs = [Ref(slot, F4, 0, (x.strides[0], 0), *x.strides[1:]) for slot, x in enumerate((q, k.swapaxes(1, 2), out))]
+    with dispatch.watched() as seen:
+        Chain([Product(5, 6, *refs)], outer=(3, 1), rows=8, block=8)
+    assert {(x.m, x.n, x.k, x.batch, x.layout) for x, _ in seen} == {(8, 5, 6, 1, "nt")}
 
 
 def test_maps() -> None:
