@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import cpu, heuristic, kernels, registry, row_operations
-from fastgemm.chain import SCRATCH, Chain, Ref, Rows
+from fastgemm import cpu, dispatch, heuristic, kernels, registry, row_operations
+from fastgemm.chain import SCRATCH, Chain, Product, Ref, Rows
 from fastgemm.cpu import Caches
 from fastgemm.heuristic_ways import LEFT_ROWS, LEFT_STEPS
 from fastgemm.plan import Plan
@@ -147,3 +147,26 @@ def test_operations_on_rows(tier: str, at_end: bool, areas: Any, on_tier: Callab
             members.append(Rows(op.name, columns, source, target, {}, vectors))
             Chain(members, (1,), rows, rows, 4 * rows * columns).run([x, out, beside])
             assert np.all(out == out[0, 0])
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("name", ["f32", "f64", "i32"])
+def test_products_that_fetch_what_comes_next(
+    tier: str, name: str, areas: Any, on_tier: Callable[[str], registry.Isa], skylake: None
+) -> None:
+    """Tiles that fetch the next item's rows, into L2 beside a small L1, by a B in place of part of a vector."""
+    isa, dt = on_tier(tier), registry.dtype(name)
+    lanes, (mr, nr) = registry.lanes(dt, isa), registry.tiles(dt, isa)[0]
+    rows, block, k = 24 * mr, 4 * mr, 64
+    for n, letter in itertools.product((1, lanes - 1, lanes + 3, nr + 1), "nt"):
+        x = areas[0].array(rows, k, dt.numpy, "n", True)
+        w, out = areas[1].array(k, n, dt.numpy, letter, True), areas[2].array(rows, n, dt.numpy, "n", True)
+        x[...], w[...] = integers((rows, k), dt.numpy, 1), integers((k, n), dt.numpy, 2)
+        refs = [
+            Ref(slot, dt.numpy, 0, (step * array.strides[0],), *array.strides)
+            for slot, (array, step) in enumerate(((x, block), (w, 0), (out, block)))
+        ]
+        with dispatch.forced(Config("gemm", tier, mr, nr, pack="none" if letter == "n" else "b")):
+            chain = Chain([Product(n, k, *refs)], (rows // block,), rows, block)
+        chain.run([x, w, out], threads=1)
+        assert np.array_equal(out, x @ w)

@@ -82,7 +82,7 @@ cdef void some_tiles(
         int c_tail, Py_ssize_t reach, soon_t* soon, Py_ssize_t lines, Py_ssize_t each, Py_ssize_t width, int by_size,
         bint far_l2, store_t* store) noexcept nogil:
     # So many tiles one below the other, each of which fetches so many lines of what comes soon, if there are any, into
-    # L2 where that is said, or else of its own panel.
+    # L2 where that is said (never where B's last vector is cut: that loop reads whole ones), or else of its own panel.
     cdef Py_ssize_t _i, ahead = reach, pace = rs_b
     cdef const char* coming
     cdef int own_l2 = store.fetch_l2
@@ -226,7 +226,7 @@ cdef void macrokernel(
                 c = call.c + ((row + r) * call.rs_c + column + col) * size_c
                 some_tiles(count, micro, kc, a_panel, step_a, rs_a, cs_a, b_panel, rs_b, c, mr * call.rs_c * size_c,
                            call.rs_c, b_tail, c_tail, reach, call.soon, lines, lines_pace, nv * L * size_b, by_size_b,
-                           plan.lines_ahead > 0, &own)
+                           plan.lines_ahead > 0 and b_tail == L, &own)
                 ir += count
                 r += count * mr
                 continue
