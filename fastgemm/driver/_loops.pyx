@@ -76,28 +76,6 @@ cdef inline Py_ssize_t after(const grid_t* vecs, Py_ssize_t panel, Py_ssize_t v,
     return (v + vecs.size + (1 if panel < vecs.larger else 0)) * steps
 
 
-cdef void some_tiles(
-        Py_ssize_t count, micro_t micro, Py_ssize_t kc, const char* a, Py_ssize_t step_a, Py_ssize_t rs_a,
-        Py_ssize_t cs_a, const char* b, Py_ssize_t rs_b, char* c, Py_ssize_t step_c, Py_ssize_t rs_c, int b_tail,
-        int c_tail, Py_ssize_t reach, soon_t* soon, Py_ssize_t lines, Py_ssize_t each, Py_ssize_t width, int by_size,
-        bint far_l2, store_t* store) noexcept nogil:
-    # So many tiles one below the other, each of which fetches so many lines of what comes soon, if there are any, into
-    # L2 where that is said (never where B's last vector is cut: that loop reads whole ones), or else of its own panel.
-    cdef Py_ssize_t _i, ahead = reach, pace = rs_b
-    cdef const char* coming
-    cdef int own_l2 = store.fetch_l2
-    for _i in range(count):
-        if lines:
-            ahead, pace, store.fetch_l2 = reach, rs_b, own_l2
-            coming = next_soon(soon, lines, each, kc, width, &pace)
-            if coming != NULL:
-                ahead, pace, store.fetch_l2 = (coming - b) >> by_size, pace >> by_size, own_l2 or far_l2
-        micro(kc, a, rs_a, cs_a, b, rs_b, c, rs_c, b_tail, c_tail, ahead, pace, store)
-        a += step_a
-        c += step_c
-    store.fetch_l2 = own_l2
-
-
 cdef void macrokernel(
         const plan_t* plan, const call_t* call, const store_t* store,
         const char* a, Py_ssize_t rs_a, Py_ssize_t cs_a, bint a_panels,
@@ -143,13 +121,10 @@ cdef void macrokernel(
     cdef bint converted = t.narrows and not plan.raw, gapless, turns = t.group > 1 and store.flip
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
     cdef bint fused = call.finish != NULL and store.fused
-    cdef bint plainly = direct and (call.finish == NULL or fused), rows_far = plan.far_row and own_a and not a_panels
-    cdef Py_ssize_t own_rules, count, step_a
     cdef update_t update = t.add if plan.raw else t.update
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
     cdef const epilogue_t* terms
     cdef store_t own = store[0]
-    own.fetch_l2 = plan.ready_l2
     if not fused:
         own.fused = 0
     if not direct:
@@ -204,32 +179,11 @@ cdef void macrokernel(
             own.scale, own.scale_step = terms.scale, terms.scale_step
             if terms.scale_step:
                 own.scale += own.column
-        # The first tiles have rules of their own of what they fetch; the others run without them (Cascade Lake, f32,
-        # one thread, 400 x 400 x 100, 500 x 500 x 64, 784 x 4800 x 32, 200^3 1.01 to 1.02).
-        own_rules = 0 if b_packed and not plan.ready else 1
-        if soon:
-            own_rules = parts
-        if not plainly or share_of or (rows_far and jr == 0):
-            own_rules = rows.panels
-        r = ir = 0
-        while ir < rows.panels:
+        r = 0
+        for ir in range(rows.panels):
             mr = rows.size + (1 if ir < rows.larger else 0)
             micro = (t.deep[mr] if plan.deep and mr == plan.m else t.slim[mr][nv] if call.slim
                      else t.turned[mr][nv] if turns else t.micro[mr][nv])
-            if ir >= own_rules:
-                count = (rows.larger if ir < rows.larger else rows.panels) - ir
-                if a_panels:
-                    a_panel, step_a = a + r * kp * t.part * size, mr * kp * t.part * size
-                    rs_a, cs_a = t.part * unit, mr * t.part * unit
-                else:
-                    a_panel, step_a = a + r * rs_a * size_a, mr * rs_a * size_a
-                c = call.c + ((row + r) * call.rs_c + column + col) * size_c
-                some_tiles(count, micro, kc, a_panel, step_a, rs_a, cs_a, b_panel, rs_b, c, mr * call.rs_c * size_c,
-                           call.rs_c, b_tail, c_tail, reach, call.soon, lines, lines_pace, nv * L * size_b, by_size_b,
-                           plan.lines_ahead > 0 and b_tail == L, &own)
-                ir += count
-                r += count * mr
-                continue
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.  Of panels packed long ago all passes fetch the next block, so
             # that memory does not rest while they multiply (two threads, 4096 x 4096 f32: 16 rows 1.4, 32 rows 1.1).
@@ -264,10 +218,13 @@ cdef void macrokernel(
                         pace = steady
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
+            own.fetch_l2 = plan.ready_l2
             if lines and ahead == 0:
                 coming = next_soon(call.soon, lines, lines_pace, kc, nv * L * size_b, &pace)
                 if coming != NULL:
                     ahead, pace = (coming - b_panel) >> by_size_b, pace >> by_size_b
+                    # (The loop that fetches into L2 reads whole vectors of B.)
+                    own.fetch_l2 = plan.ready_l2 or plan.lines_ahead and b_tail == L
             if ahead == 0 and (ir or b_packed):
                 ahead = reach
             if direct:
@@ -281,7 +238,6 @@ cdef void macrokernel(
                 if converted and call.finish != NULL and not fused:
                     call.finish(mr, live >> halved, tile, nv * L, call.terms, row + r, own.column)
                 update(mr, live >> halved, tile, nv * L, c, call.rs_c, call.cs_c, store, row + r, own.column)
-            ir += 1
             r += mr
         v += nv
         col += live
