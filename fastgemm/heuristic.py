@@ -22,6 +22,7 @@ from . import (
     heuristic_l1,
     heuristic_l1_blocks,
     heuristic_l1_streams,
+    heuristic_l1_written,
     heuristic_small,
     heuristic_strips,
     heuristic_tier,
@@ -297,6 +298,8 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # the copy costs nothing, and its lines are aligned (4096 x 16 x 256 222 / 204, 20000 x 128 x 128 268 / 260).
     if problem.m > MANY_ROWS:
         return "b"
+    if heuristic_l1_written.copies(problem, tier):
+        return "b"
     if small_l1 and problem.layout[0] == "t" and problem.k >= heuristic_l1.COPIED_STEPS:
         # (Best in place times B copied alone, f32 and f64, 64 x 147 x 25088 1.6 1.6, 128 x 64 x 20000 1.3 1.6, 64 x 64
         # x 10000 1.06 1.4; but of few steps 1500 x 2000 by 32, 48 0.93 1.06, 0.71 0.63.)
@@ -413,7 +416,7 @@ def _panels_written(problem: Problem, tier: registry.Isa, mr: int) -> int:
     dot = registry.dot(family(row, tier), row)
     row_c = problem.n * row.result_bytes
     if dot is None:
-        return heuristic_l1.written_panels(problem, tier, mr)
+        return heuristic_l1_written.panels(problem, tier, mr)
     if row_c < 4096:
         return 0
     steps = -(-problem.k // dot.group)
@@ -520,7 +523,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     if pack == "none":
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
-        return (max(mc, problem.m) if problem.m <= FEW_ROWS else mc), kc, MAX_BLOCK
+        return (max(mc, problem.m) if problem.m <= FEW_ROWS and not panels else mc), kc, MAX_BLOCK
     bytes_summed = problem.row.group > 1 and not problem.row.narrows
     if few and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR
@@ -532,7 +535,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         return mc, kc, max(nr, (2 * nr if along else BYTES_STRIP) // nr * nr)
     if narrow:
         nc = max(2 * nr, l2 * 9 // 16 // (kc * held) // nr * nr)
-    elif few and not (panels and problem.row.group == 1):    # `heuristic_l1.WRITTEN_STEPS` has the figures
+    elif few and not (panels and problem.row.group == 1):    # `heuristic_l1_written` has the figures
         # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x
         # 2048 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x
         # 2048 0.7).

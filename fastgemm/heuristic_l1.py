@@ -56,22 +56,6 @@ COPIED_STEPS, COPIED_COLUMNS, COPIED_C = 64, 64, 96 << 10
 # And for the small family to leave it to that, such bytes and those of a row of A.T.  (768 x 768 by 64, 128 steps 1.38
 # 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
 UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
-# Steps up to which so many rows at a time write a C that leaves L2, all of a row, which has so many bytes, one after
-# the other.  (GFLOP/s of 12, 24, 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 52 34, 72 72 52, 56 57 51, 62 62 62,
-# 784 x 4800 x 32 83 83 65, 25232 x 1600 x 32 84 83 58, 255 x 2048 x 16 42 43 40, 4000 x 4000 by 64, 128 54 56 53, 60 61
-# 60; 1000 x 300 x 32 0.96, 200704 x 64 x 64 0.92.  All columns times two panels of them, 100 x 3000 by 16, 20, 32, 64
-# 1.19 1.18 1.12 0.96, 48 x 8000 x 32 1.05, f64 100 x 1500 x 16 1.19.)
-WRITTEN_STEPS, WRITTEN_ROWS, WRITTEN_ROW = 64, 24, 1024
-# And of more than so many times L2, the second where numbers are real, the small family leaves C to that, except where
-# C's rows are whole lines, of no whole half pages: of such a C of up to so many times L2, by more than so many steps of
-# k and up to so many bytes of them, its loop, which goes down the rows of C, is faster.  (Times the small family, f32
-# by 4, 8, 16 steps 500^2 1.0 0.98 0.92, 572^2 1.18 1.1 1.0, 700^2 1.37 1.22 1.08, 900^2 1.4 1.28 1.14, 100 x 3000 1.26
-# - 1.1; f64 500^2 1.46 1.26 1.09; c64 400^2 0.6 0.62 0.73, 572^2 0.86 - 1.07.  Of whole lines, C not fetched, f32 640^2
-# 1.03 0.96 0.82, 688^2 1.09 1.0 0.82, 800^2 1.1 0.95 0.86, 320 x 2000 1.19 - 0.95, 896^2 x 16 0.9, 1120^2 by 8, 16 1.0
-# 0.9, 1280^2 x 16 1.13, 640^2, 800^2, 48 x 8000 by 32 0.86 0.9 0.9, 640^2, 800^2 by 48 1.14 1.0; f64 400^2 by 4, 8, 16,
-# 32 1.06 0.98 0.98 0.94, 688^2, 800^2 by 4 1.07 1.08, 600^2 x 16 0.93, 640^2 by 16, 32 1.03 1.42; half pages, f32
-# 1024^2 x 16, 255 x 2048 x 16 1.24 1.2, f64 512^2 x 16 1.18.)
-WRITTEN_L2, LINES_L2, LINES_STEPS, LINES_ROW = (3, 1.1), 5, 4, 128
 # Where C's rows are whole lines, up to so many times L2 of it, tiles of up to so many steps do not fetch it.  (Times
 # fetched, f32 255 x 2048 by 16, 64, 128 1.1 1.03 1.04, 400^2 by 50, 100, 200 1.03 1.03 1.02, 800^2 by 16, 48 1.04 1.04,
 # 1024^2, 1280^2 by 16 1.1 1.06, 512^3, 640^3 1.01, 128 x 2048 x 2048 0.99; 784 x 4800 x 32 1.0, 6308 x 1600 x 32 0.9;
@@ -134,7 +118,7 @@ def fetches_c(problem: Problem, tier: registry.Isa) -> bool:
     >>> heuristic_l1.fetches_c(Problem("f32", 400, 400, 100), registry.isa("v3"))
     True
     """
-    return not (cpu.small_l1(tier) and problem.k <= STILL_STEPS and _by_lines(problem, STILL_L2))
+    return not (cpu.small_l1(tier) and problem.k <= STILL_STEPS and by_lines(problem, STILL_L2))
 
 
 def side_bytes(tier: registry.Isa) -> int:
@@ -167,7 +151,7 @@ def copied_from(problem: Problem) -> float:
         return SIDE_FAR
     if apart(problem):
         few = PAGED_ROWS if far or row_b % heuristic_tiles.PAGE == 0 else HALF_PAGED_ROWS
-        return APART_ROWS + 1 if _is_plain(problem) else few
+        return APART_ROWS + 1 if is_plain(problem) else few
     return SIDE_NEAR if far else FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
 
@@ -213,28 +197,52 @@ def apart(problem: Problem) -> bool:
     return problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
 
 
-def _is_plain(problem: Problem) -> bool:
-    # Real numbers of four or eight bytes, computed with as they lie in memory: what was measured of the rules below.
+def is_plain(problem: Problem) -> bool:
+    """Say whether numbers are real ones of four or eight bytes, as they lie in memory, as most rules have it.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.is_plain(Problem("f64", 8, 8, 8)), heuristic_l1.is_plain(Problem("c64", 8, 8, 8))
+    (True, False)
+    """
     return as_stored(problem) and problem.row.parts == 1 and problem.row.itemsize >= 4
 
 
 def _stays_apart(problem: Problem, tier: registry.Isa) -> bool:
     # Such a B beside so few rows that it may be in place.
-    most = APART_ROWS if _is_plain(problem) else APART_MANY
+    most = APART_ROWS if is_plain(problem) else APART_MANY
     few = problem.layout == "nn" and problem.m * problem.row.parts <= most and as_stored(problem)
     return cpu.small_l1(tier) and few and apart(problem)
 
 
-def _row_c(problem: Problem) -> int:
-    # The bytes of a row of C.
+def row_c(problem: Problem) -> int:
+    """Return the bytes of a row of C.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.row_c(Problem("f32", 8, 100, 8))
+    400
+    """
     return problem.n * problem.row.result_bytes * problem.row.parts
 
 
-def _by_lines(problem: Problem, most: int) -> bool:
-    # Whether C's rows are whole lines, and C has at most so many times L2.
-    row_c = _row_c(problem)
-    small = problem.batch * problem.m * row_c <= most * cpu.caches().l2
-    return _is_plain(problem) and row_c % heuristic_tiles.LINE == 0 and small
+def by_lines(problem: Problem, most: int) -> bool:
+    """Say whether C's rows are whole lines, and C has at most `most` times L2.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.by_lines(Problem("f32", 8, 64, 8), 1), heuristic_l1.by_lines(Problem("f32", 8, 63, 8), 1)
+    (True, False)
+    """
+    row = row_c(problem)
+    small = problem.batch * problem.m * row <= most * cpu.caches().l2
+    return is_plain(problem) and row % heuristic_tiles.LINE == 0 and small
 
 
 def _leaves_l2(problem: Problem) -> bool:
@@ -254,7 +262,7 @@ def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
     found = heuristic_tiles.tiles(problem, tier)
     if _turns_far(problem, tier):
         return tuple(tile for tile in found if tile[1] >= TURNED_VECTORS * registry.lanes(problem.row, tier))
-    if problem.m < APART_MANY or not (_is_plain(problem) and _stays_apart(problem, tier)):
+    if problem.m < APART_MANY or not (is_plain(problem) and _stays_apart(problem, tier)):
         return found
     least = APART_VECTORS[_leaves_l2(problem)] * registry.lanes(problem.row, tier)
     return tuple(tile for tile in found if tile[1] >= least) or found
@@ -274,7 +282,7 @@ def steps_in_place(problem: Problem, tier: registry.Isa, kc: int) -> int:
         return min(kc, TURNED_STEPS)
     if not _stays_apart(problem, tier):
         return kc
-    return min(kc, APART_STEPS[problem.m >= APART_MANY and _is_plain(problem) and _leaves_l2(problem)])
+    return min(kc, APART_STEPS[problem.m >= APART_MANY and is_plain(problem) and _leaves_l2(problem)])
 
 
 def _turns_far(problem: Problem, tier: registry.Isa) -> bool:
@@ -315,26 +323,5 @@ def beats_small(problem: Problem, tier: registry.Isa) -> bool:
         row_a = problem.m * problem.row.itemsize
         unlike = row_a >= UNLIKE_SMALL_ROW and row_a * problem.n >= UNLIKE_SMALL
         return problem.layout == "tn" and unlike and copies_a(problem, tier)
-    if written_panels(problem, tier, 1):
-        pays = problem.k > LINES_STEPS and problem.k * problem.row.itemsize <= LINES_ROW
-        if pays and _by_lines(problem, LINES_L2) and _row_c(problem) % (heuristic_tiles.PAGE // 2):
-            return False
-        if problem.m * _row_c(problem) > WRITTEN_L2[_is_plain(problem)] * cpu.caches().l2:
-            return True
     rows, bytes_b = problem.m * problem.row.parts, problem.k * problem.n * problem.row.itemsize
     return bytes_b >= SMALL_B * cpu.caches().l1d and rows >= copied_from(problem)
-
-
-def written_panels(problem: Problem, tier: registry.Isa, mr: int) -> int:
-    """Return how many panels of rows at a time write C, where that takes most of the time; 0: as many as fit.
-
-    Examples
-    --------
-    >>> from fastgemm import heuristic_l1, registry
-    >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.written_panels(Problem("f32", 64, 64, 8), registry.isa("v4"), 6)
-    0
-    """
-    few = problem.k * problem.row.parts <= WRITTEN_STEPS and _row_c(problem) >= WRITTEN_ROW
-    leaves = problem.m * _row_c(problem) > cpu.caches().l2
-    return max(1, WRITTEN_ROWS // mr) if cpu.small_l1(tier) and few and leaves else 0

@@ -8,7 +8,7 @@ The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI
 
 from __future__ import annotations
 
-from . import cpu, heuristic_l1, registry
+from . import cpu, heuristic_l1, heuristic_l1_written, registry
 from .problem import PACKED, Problem
 
 # Bytes of L2 that a block takes, in sixteenths, those of its steps of k, or all of a few more (of numbers of four bytes
@@ -80,7 +80,7 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
     >>> heuristic_l1_blocks.copied(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 4, 24, few=False)
     """
     row, k = problem.row, problem.k
-    if not _concerns(problem, tier, "nt") or problem.n <= nr or heuristic_l1.written_panels(problem, tier, mr):
+    if not _concerns(problem, tier, "nt") or problem.n <= nr or heuristic_l1_written.panels(problem, tier, mr):
         return None
     turned = problem.layout == "nt" and problem.m <= TURNED_ROWS
     side = _side_steps(problem)

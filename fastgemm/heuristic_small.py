@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
-from . import cpu, heuristic_l1, heuristic_tiles, registry
+from . import cpu, heuristic_l1, heuristic_l1_written, heuristic_tiles, registry
 from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
 from .heuristic_ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
@@ -327,14 +327,18 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
     near = problem.streamed <= caches.l3 // (4 if problem.batch > 1 else 2)
-    if written_past(problem, tier) or turns_pieces(problem, tier):
+    if written_past(problem, tier):
+        return True
+    if _beaten(problem, tier):
+        return False
+    if turns_pieces(problem, tier):
         return True
     stacked = problem.batch > 1 and problem.k * problem.row.parts <= STACK_STEPS and row_b % 4096 > 0
     if stacked and problem.streamed <= STACK_L3 * caches.l3:
         return True
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    if row_b % 4096 == 0 or not near or _copied(problem, tier) or heuristic_l1.beats_small(problem, tier):
+    if row_b % 4096 == 0 or not near or _copied(problem, tier):
         return False
     several = problem.n > registry.lanes(problem.row, tier) or (problem.batch > 1 and problem.k <= SHORT)
     several = several and bytes_b <= caches.l2 // 2
@@ -344,6 +348,12 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     if tier.registers == 16 and more and not (_copies_few(tier) and spread(problem)):
         steps = MORE_STEPS
     return problem.k <= BRIEF or (problem.k <= steps and several)
+
+
+def _beaten(problem: Problem, tier: registry.Isa) -> bool:
+    # Whether an L1 of 32 KiB makes gemm's copies and blocks the better ones.
+    written = heuristic_l1_written.beats_small(problem, tier)
+    return heuristic_l1.beats_small(problem, tier) if written is None else written
 
 
 def _copies_few(tier: registry.Isa) -> bool:
