@@ -102,6 +102,12 @@ TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
 # 1.4, x 3 0.6 - 1.0, x 4 0.55 - 1.1).
 ROWS_A_COLUMN, COLUMN_STEPS = {16: 48, 32: 16}, {2: 32, 4: 64, 8: 64}
 COLUMN_LONG, FAR_COLUMN_STEPS = {2: 256, 3: 512, 4: 512}, 256
+# Beside an L1 of 32 KiB fewer rows are enough for float32, of so many columns at most: rows, and steps.  (Cascade
+# Lake, one thread, times gemm's and small's kernels, k = 400, 512, 1024, 2048: 4 x 2 - 1.9 2.2 2.4, 8 x 2 1.2 1.4 1.7
+# 1.7, 32 x 2 1.2 1.5 2.5 2.7, stacks of 40 4 x 2 - 1.9 2.6, 8 x 2 - 1.2 0.83, 32 x 2 - 1.3 2.3, k = 320 0.8 to 1.3;
+# 16 x 3 - 0.96 1.02 1.07, 24 x 3 - - 1.12, 32 x 3 - 0.9 1.8 2.3, 32 x 4 - 1.1 1.9 2.0, k = 700 0.96 to 1.28; 8 x 4
+# 0.6 to 0.8; f64 32 x 2 - 1.4 1.0 2.0, x 4 1.0; i32 32 x 2 - 0.84 1.3 1.5.)
+COLUMN_L1 = {2: (2, 400), 3: (20, 700), 4: (20, 700)}
 # Of long vectors so many rows are dot products too, by bytes of a row, of more columns than this, if B would have been
 # packed (Zen 5, AVX-512, one thread, times packing B: f32 64 x 256 by 20, 24, 32 rows 1.12 1.07 1.0, 100 x 1000 by 20,
 # 32, 40, 64 1.0 1.28 1.22 1.14, 48 x 1000 1.13 1.0 1.0 0.93, 4096 x 4096 by 40, 49, 64 1.15 1.06 1.03, two threads 1.0
@@ -191,8 +197,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
             far = n > min(COLUMN_LONG) and problem.streamed > cpu.caches().l3
             least = max(least, COLUMN_LONG.get(n, 0) // row.real_bytes, FAR_COLUMN_STEPS if far else 0)
         many = m >= ROWS_A_COLUMN[tier.registers] * n and k >= least
-        few = registry.computes("dots", row) and exchanges(problem, tier)
-        return many and few and n * k * row.stored_bytes <= DOT_TURNED
+        many = many and registry.computes("dots", row) and exchanges(problem, tier)
+        return (many or _few_rows(problem, tier)) and n * k * row.stored_bytes <= DOT_TURNED
     if problem.layout != "nt" or not registry.computes("dots", row):
         return False
     if m == 1:
@@ -234,6 +240,12 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     # 0.94.)
     far = nearly_far(m * row_bytes, tier)
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
+
+
+def _few_rows(problem: Problem, tier: registry.Isa) -> bool:
+    # Few columns, adjacent ones, by too few rows for the transposed output: `COLUMN_L1`.
+    rows, steps = COLUMN_L1.get(problem.n, (inf, inf))
+    return cpu.small_l1(tier) and problem.row.name == "f32" and problem.m >= rows and problem.k >= steps
 
 
 def _many_rows(problem: Problem, tier: registry.Isa, row_bytes: int, rows: tuple[tuple[int, int], ...]) -> bool:

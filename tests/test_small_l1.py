@@ -268,6 +268,17 @@ def test_long_columns_are_dot_products_of_fewer_rows() -> None:
     assert found == list(range(5, 21))
 
 
+@pytest.mark.usefixtures("skylake")
+def test_few_columns_of_few_rows_are_dot_products() -> None:
+    def dots(m: int, n: int, k: int, name: str = "f32") -> bool:
+        return heuristic.config(Problem(name, m, n, k), V4).family == "dots"
+
+    assert [dots(2, 2, k) for k in (399, 400)] == [False, True]
+    assert [dots(m, n, 700) for n in (3, 4) for m in (19, 20)] == [False, True, False, True]
+    assert not any(dots(m, 5, 1000) for m in (5, 20))
+    assert not any(dots(20, 2, 1000, name) for name in ("f64", "i32"))
+
+
 @pytest.mark.skipif(not RUNS, reason="needs AVX-512")
 @pytest.mark.usefixtures("skylake")
 @pytest.mark.parametrize("name", [row.name for row in registry.DTYPES if row.stored != "bf16"])

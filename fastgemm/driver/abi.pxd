@@ -37,7 +37,7 @@ cdef struct store_t:
     int in_place, last
     int narrow          # the microkernel itself rounds (only where the table says `rounds`)
     int far             # gemv, dots: B comes from memory, and is fetched; dots: which part of it (dots_tile.tp)
-    int fetch_l2        # tiles: what is fetched goes to L2, of a B in panels
+    int fetch_l2        # tiles: what is fetched goes to L2, of a B whose last vector is whole
     Py_ssize_t reach_l2     # gemv: columns one after the other, and lines so many bytes ahead into L2 (0: neither)
     Py_ssize_t next_c   # components from a tile to the one whose C is fetched meanwhile (0: itself; -1: none)
     unsigned int flip, zero

@@ -38,6 +38,27 @@ cdef extern from *:
         _Pragma("GCC unroll 16") \\
         for (int i = 0; i < N; i++) *(turned_##S *)((char *)out + i * to) = v[i]; \\
     } \\
+    /* A square of which `columns` and `steps` are there; behind the last column it is repeated. */ \\
+    static inline void transpose_part_##S(int columns, int steps, const void *b, Py_ssize_t from, \\
+                                          void *out, Py_ssize_t to) { \\
+        enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
+        turned_##S v[N]; \\
+        if (steps == N) { \\
+            _Pragma("GCC unroll 16") \\
+            for (int i = 0; i < N; i++) \\
+                v[i] = *(const turned_##S *)((const char *)b + (i < columns ? i : columns - 1) * from); \\
+        } else { \\
+            _Pragma("GCC unroll 16") \\
+            for (int i = 0; i < N; i++) { \\
+                const char *column = (const char *)b + (i < columns ? i : columns - 1) * from; \\
+                v[i] = (turned_##S)part_##R((const F *)column, steps); \\
+            } \\
+        } \\
+        turn_##S(v); \\
+        _Pragma("GCC unroll 16") \\
+        for (int i = 0; i < N; i++) \\
+            if (i < steps) *(turned_##S *)((char *)out + i * to) = v[i]; \\
+    } \\
     /* rows x columns of any size; nothing outside them is read or written.  `gap` and `to` count numbers. */ \\
     static inline void transpose_all_##S(Py_ssize_t rows, Py_ssize_t columns, const void *from_, Py_ssize_t gap, \\
                                   void *out_, Py_ssize_t to) { \\
@@ -64,5 +85,7 @@ cdef extern from *:
     """
     void transpose_4(const void*, Py_ssize_t, void*, Py_ssize_t) nogil
     void transpose_8(const void*, Py_ssize_t, void*, Py_ssize_t) nogil
+    void transpose_part_4(int columns, int steps, const void*, Py_ssize_t, void*, Py_ssize_t) nogil
+    void transpose_part_8(int columns, int steps, const void*, Py_ssize_t, void*, Py_ssize_t) nogil
     void transpose_all_4(Py_ssize_t rows, Py_ssize_t columns, const void*, Py_ssize_t gap, void*, Py_ssize_t to) nogil
     void transpose_all_8(Py_ssize_t rows, Py_ssize_t columns, const void*, Py_ssize_t gap, void*, Py_ssize_t to) nogil
