@@ -27,13 +27,14 @@ cdef int C_SHIFTS[MAX_CODES]
 cdef npy_intp TURNED_FROM = ways.TURNED_FROM
 cdef npy_intp DOT_FIRST = ways.UNTURNED_ROWS.start, DOT_END = ways.UNTURNED_ROWS.stop
 # What asks the CPU (0.5 ms): not while the library is imported.
-cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, FILLED_BYTES = 0
+cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, FILLED_BYTES = 0, BRIEF_BYTES = 0
 # Fields of `heuristic_ways.Turning`.
 cdef npy_intp TURNED_NEAR = 0, TURNED_FAR = 0, TURNED_WIDE = 0, FILLED_PAGE = 1
 cdef double FILLED = 0, FILLED_WIDE = 0
 cdef npy_intp TURNED_RATIO = ways.TURNED_RATIO, TURNED_K = ways.TURNED_K
 cdef npy_intp EXCHANGED_M = ways.EXCHANGED_M, EXCHANGED_N = ways.EXCHANGED_N, EXCHANGED_K = ways.EXCHANGED_K
 cdef npy_intp EXCHANGED_LONG = ways.EXCHANGED_LONG, EXCHANGED_OUT = ways.EXCHANGED_OUT
+cdef npy_intp BRIEF_N = ways.BRIEF_N, BRIEF_THREE = ways.BRIEF_THREE
 cdef npy_intp THIN_M = ways.THIN_M, THIN_K = ways.THIN_K
 cdef npy_intp THIN_MORE, THIN_MOST, WIDER_MORE, WIDER_MOST
 (THIN_MORE, THIN_MOST), (WIDER_MORE, WIDER_MOST) = ways.THIN_BYTES
@@ -76,12 +77,14 @@ cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
     return THIN_MORE < row_c <= THIN_MOST or WIDER_MORE < row_c <= WIDER_MOST
 
 
-cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
+cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k, npy_intp size, int part) noexcept nogil:
     # `heuristic_ways.turns` of sizes, where both operands are given transposed.
     if thin(m, n * size, k):
         return True
-    if m < 2 or n < 2 or k < EXCHANGED_K:
+    if m < 2 or n < 2 or k < 2:
         return False
+    if k < EXCHANGED_K:
+        return part == 1 and m * size < BRIEF_BYTES and n <= BRIEF_N and (n != 3 or k >= BRIEF_THREE)
     if k < EXCHANGED_LONG:
         return m <= EXCHANGED_M and n <= EXCHANGED_N
     return n <= EXCHANGED_N or m * n <= EXCHANGED_OUT
@@ -107,9 +110,9 @@ cdef int describe(
         if a.cols == size * part and b.rows == size * part:
             turned ^= batch == 1 and (turns(n, m, k, size * part) if turned else turns(m, n, k, size * part))
         elif not turned and a.rows == size * part and b.rows == size * part:
-            turned = exchanges(m, n, k, size * part)
+            turned = exchanges(m, n, k, size * part, part)
         elif turned and a.cols == size * part and b.cols == size * part:
-            turned = not exchanges(n, m, k, size * part)
+            turned = not exchanges(n, m, k, size * part, part)
         elif a.rows == size * part and b.cols == size * part:
             turned ^= thin(n, m * size * part, k) if turned else thin(m, n * size * part, k)
     if turned:
@@ -266,9 +269,10 @@ cdef int make_ready() except -1:
 cdef int first_time() except -1:
     # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, a warning
     # about a database file under "-W error".
-    global READY, NEAR_BYTES, THIN_STEPS, FILLED_BYTES
+    global READY, NEAR_BYTES, THIN_STEPS, FILLED_BYTES, BRIEF_BYTES
     global TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE
     NEAR_BYTES, THIN_STEPS, FILLED_BYTES = ways.near_bytes(), ways.thin_steps(), ways.filled_bytes()
+    BRIEF_BYTES = ways.brief_bytes()
     TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE = ways.turning()
     kernels.active_isa()
     dispatch.tuned()

@@ -162,6 +162,12 @@ TURNED_K = 64
 # 64 and 1000 1.06 and 9.6, 1000 x 4 by 64, 256, 1000 0.76, 1.2, 3.3, 64 x 64 x 1000 1.12, 8 x 64 x 64 0.87; f64 1.1 to
 # 4.5, 500 x 64 x 1000 0.97.)
 EXCHANGED_M, EXCHANGED_N, EXCHANGED_K, EXCHANGED_LONG, EXCHANGED_OUT = 32, 8, 64, 256, 4096
+# So are products of fewer steps where C.T is two, four or, of so many steps, three rows, each less than a vector of
+# 64 bytes.  (Cascade Lake, AVX-512, one thread, times turning B over, 2, 5, 10 rows: f32 by 4, 17, 40 steps 2 columns
+# 1.12 1.15 1.27, 1.15 1.29 1.5, 1.09 1.3 1.65, stacks of 60 1.4 1.3 1.85, 1.3 1.6 2.0, 1.2 1.5 2.1, 4 columns 1.0 to
+# 1.35, stacks 1.04 to 1.7, 3 columns 1.0 to 1.2, stacks 0.9 to 1.8; f64 by 2 to 60 steps, 2, 3, 5 rows 1.0 to 1.4,
+# stacks 0.92 to 1.64; but 16 rows f32 0.66 to 1.19, f64 10 rows, stacks, 0.74 to 1.09; 5 columns 0.75 to 1.2.)
+BRIEF_N, BRIEF_THREE = 4, 8
 # And an output whose rows leave a good part of a line empty, A being by columns: exchanged, rows of A are what vectors
 # lie along.  Least and most bytes of such rows, fewest rows and steps.  (Zen 5, AVX-512, one thread, exchanged times
 # not, tn f32 n = 9, 12, 14, 17, 20: m = 160, k = 100 1.34 1.32 1.2 1.37 1.16, k = 400 2.3 1.75 1.5 1.8 1.6, 24 x 100
@@ -292,6 +298,11 @@ def thin_steps() -> int:
     return ANY_STEPS if any(tier.vector_bytes == 64 for tier in cpu.isas()) else 2048
 
 
+def brief_bytes() -> int:
+    """Return the bytes of a row of C.T below which a few of them by few steps are computed instead of C (`BRIEF_N`)."""
+    return 64 if any(tier.vector_bytes == 64 for tier in cpu.isas()) else 0
+
+
 def _thin(m: int, row_c: int, k: int) -> bool:
     thin = any(more < row_c <= most for more, most in THIN_BYTES)
     return thin and m >= THIN_M and THIN_K <= k <= thin_steps()
@@ -381,5 +392,8 @@ def turns(problem: Asked) -> bool:
     if problem.layout == "tt" and problem.row.turns:
         long = k >= EXCHANGED_LONG
         few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)
-        return m > 1 and n > 1 and k >= EXCHANGED_K and (few or (long and m * n <= EXCHANGED_OUT))
+        if m > 1 and n > 1 and k >= EXCHANGED_K:
+            return few or (long and m * n <= EXCHANGED_OUT)
+        brief = problem.row.parts == 1 and m > 1 and m * size < brief_bytes() and 1 < n <= BRIEF_N and k > 1
+        return brief and (n != 3 or k >= BRIEF_THREE)
     return _turnable(problem) and not by_dots(problem)

@@ -58,6 +58,48 @@ def test_answers(dtype: str, threads: int) -> None:
                 assert np.array_equal(got, (2 * want + 3 * c).astype(dtype).T)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_few_columns_of_operands_both_transposed(dtype: str, threads: int) -> None:
+    # Few steps, of which C.T is computed or B zipped as short rows, alone and in stacks; nothing beside C is touched.
+    for n, m, k in itertools.product((2, 3, 4, 5, 7, 8, 9, 17), (2, 5, 7, 8, 15, 16, 33), (1, 2, 7, 8, 16, 17, 31, 63)):
+        a, b = integers((9, k, m), dtype, 1), integers((9, n, k), dtype, 2)
+        left, right = a.swapaxes(1, 2), b.swapaxes(1, 2)
+        want = np.einsum("bkm,bnk->bmn", a, b)
+        sea = np.full((9, m + 1, n + 2), 7777, dtype)
+        with fastgemm.threads(threads):
+            assert np.array_equal(fastgemm.matmul(left, right, out=sea[:, 1:, 1:-1]), want), (m, n, k)
+            assert np.count_nonzero(sea == 7777) == sea.size - want.size
+            assert np.array_equal(fastgemm.matmul(left[0], right[0]), want[0]), (m, n, k)
+            rows = np.ascontiguousarray(left)
+            assert np.array_equal(fastgemm.matmul(rows, right), want), (m, n, k)
+
+
+def test_zipped_rows_make_no_numbers_of_their_own() -> None:
+    """Large numbers of one row of B meet only their own column of A: nothing overflows that is not asked for."""
+    a, b = np.zeros((3, 9, 5), "f4"), np.zeros((3, 3, 9), "f4")
+    a[:, 4], b[:, :, 5] = 1e38, 1e38
+    with np.errstate(all="raise"):
+        assert not fastgemm.matmul(a.swapaxes(1, 2), b.swapaxes(1, 2)).any()
+        assert not fastgemm.matmul(np.ascontiguousarray(a.swapaxes(1, 2)), b.swapaxes(1, 2)).any()
+
+
+@pytest.mark.parametrize(("size", "most"), [(4, 15), (8, 7)])
+def test_which_brief_products_are_turned(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristic_ways, "brief_bytes", lambda: 64)
+
+    def turned(m: int, n: int, k: int, name: str = {4: "f32", 8: "f64"}[size]) -> bool:
+        return heuristic_ways.turns(Problem(name, m, n, k, layout="tt"))
+
+    assert [m for m in range(1, 20) if turned(m, 2, 20)] == list(range(2, most + 1))
+    assert [n for n in range(1, 20) if turned(5, n, 20)] == [2, 3, 4]
+    assert [k for k in (1, 2, 7, 8) if turned(5, 3, k)] == [8]
+    assert [k for k in (1, 2, 7, 8) if turned(5, 4, k)] == [2, 7, 8]
+    assert not turned(3, 2, 20, "c64")
+    monkeypatch.setattr(heuristic_ways, "brief_bytes", lambda: 0)
+    assert not turned(5, 2, 20)
+
+
 def few_columns(name: str, tier: str, m: int, n: int, k: int, layout: str) -> None:
     """They become rows of the transposed output, whatever blocks a record asks for."""
     row, isa = registry.dtype(name), registry.isa(tier)

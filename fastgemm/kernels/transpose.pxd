@@ -59,23 +59,59 @@ cdef extern from *:
         for (int i = 0; i < N; i++) \\
             if (i < steps) *(turned_##S *)((char *)out + i * to) = v[i]; \\
     } \\
+    /* n rows, a power of two, as columns that lie one after the other. */ \\
+    static inline __attribute__((always_inline)) void transpose_few_##S( \\
+            const int n, Py_ssize_t columns, const F *from, Py_ssize_t gap, F *out) { \\
+        enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
+        for (Py_ssize_t j0 = 0; j0 < columns; j0 += N, out += n * N) { \\
+            const int width = columns - j0 < N ? (int)(columns - j0) : N; \\
+            turned_##S v[8], w[8]; \\
+            _Pragma("GCC unroll 8") \\
+            for (int i = 0; i < n; i++) v[i] = (turned_##S)part_##R(from + i * gap + j0, width); \\
+            _Pragma("GCC unroll 4") \\
+            for (int s = n; s > 1; s /= 2) { \\
+                _Pragma("GCC unroll 4") \\
+                for (int i = 0; i < n / 2; i++) { \\
+                    w[2 * i] = LANES(FG_LOW)(turned_##S, v[i], v[i + n / 2]); \\
+                    w[2 * i + 1] = LANES(FG_HIGH)(turned_##S, v[i], v[i + n / 2]); \\
+                } \\
+                _Pragma("GCC unroll 8") \\
+                for (int i = 0; i < n; i++) v[i] = w[i]; \\
+            } \\
+            _Pragma("GCC unroll 8") \\
+            for (int i = 0; i < n; i++) { \\
+                const int left = width * n - i * N; \\
+                if (left >= N) *(turned_##S *)(out + i * N) = v[i]; \\
+                else if (left > 0) store_part_##R(out + i * N, (v##R)v[i], left); \\
+            } \\
+        } \\
+    } \\
     /* rows x columns of any size; nothing outside them is read or written.  `gap` and `to` count numbers. */ \\
     static inline void transpose_all_##S(Py_ssize_t rows, Py_ssize_t columns, const void *from_, Py_ssize_t gap, \\
                                   void *out_, Py_ssize_t to) { \\
         enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
         const F *from = (const F *)from_; \\
         F *out = (F *)out_; \\
+        if (to == rows && (rows == 2 || rows == 4 || rows == 8)) { \\
+            if (rows == 2) transpose_few_##S(2, columns, from, gap, out); \\
+            else if (rows == 4) transpose_few_##S(4, columns, from, gap, out); \\
+            else transpose_few_##S(8, columns, from, gap, out); \\
+            return; \\
+        } \\
         for (Py_ssize_t i0 = 0; i0 < rows; i0 += N) { \\
             const int height = rows - i0 < N ? (int)(rows - i0) : N; \\
             for (Py_ssize_t j0 = 0; j0 < columns; j0 += N) { \\
                 const int width = columns - j0 < N ? (int)(columns - j0) : N; \\
                 turned_##S v[N]; \\
+                _Pragma("GCC unroll 16") \\
                 for (int i = 0; i < N; i++) { \\
                     const F *row = from + (i0 + (i < height ? i : height - 1)) * gap + j0; \\
-                    v[i] = width == N ? *(const turned_##S *)row : (turned_##S)part_##R(row, width); \\
+                    v[i] = (turned_##S)part_##R(row, width); \\
                 } \\
                 turn_##S(v); \\
-                for (int j = 0; j < width; j++) store_part_##R(out + (j0 + j) * to + i0, (v##R)v[j], height); \\
+                _Pragma("GCC unroll 16") \\
+                for (int j = 0; j < N; j++) \\
+                    if (j < width) store_part_##R(out + (j0 + j) * to + i0, (v##R)v[j], height); \\
             } \\
         } \\
     }
