@@ -523,7 +523,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     if pack == "none":
         # B in place for few rows: all of them at once, or it is read again for each block (128 x 8192 x 2048, MC 96 and
         # 128: 1.18).
-        return (max(mc, problem.m) if problem.m <= FEW_ROWS and not panels else mc), kc, MAX_BLOCK
+        together = problem.m <= FEW_ROWS and not (panels and problem.row.group == 1)
+        return (max(mc, problem.m) if together else mc), kc, MAX_BLOCK
     bytes_summed = problem.row.group > 1 and not problem.row.narrows
     if few and bytes_summed and not _fits_l2(problem):
         # A strip of bytes is read a whole 1024 of each row, and as many rows as fill half of L2 (times panels of 2 NR

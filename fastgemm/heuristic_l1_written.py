@@ -115,7 +115,7 @@ def _bytes_c(problem: Problem) -> int:
 
 
 def _stack(problem: Problem) -> bool | None:
-    # `STACK_L2`.
+    # Whether gemm writes all the outputs of a stack better: `STACK_L2`, and `STACK_NEAR` for less of them.
     row_c, l2 = heuristic_l1.row_c(problem), cpu.caches().l2
     whole = row_c % heuristic_tiles.LINE == 0
     if problem.k > STACK_MOST or not heuristic_l1.is_plain(problem):
