@@ -247,8 +247,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported late: --help needs none of it.
     import verdict
 
-    # Told to end, it ends as by Ctrl-C: with what it has.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         pythons = workers.interpreters(options.python)
         for name, cls in peers.libraries().items():
@@ -274,4 +272,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Told to end, it ends as by Ctrl-C: with what it has.  (Here and not in `main`: whoever calls that keeps its own.)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -163,8 +163,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import workload_verdict
 
     known = workload_peers.libraries()
-    # Told to end, it ends as by Ctrl-C: with what it has.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         pythons = workers.interpreters(options.python, known)
         for name, cls in known.items():
@@ -187,4 +185,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Told to end, it ends as by Ctrl-C: with what it has.  (Here and not in `main`: whoever calls that keeps its own.)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -8,6 +8,7 @@ database, thread count and log file must not decide whether a test passes.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,17 @@ def _same_threads_after() -> Iterator[None]:
     yield
     if fastgemm.get_num_threads() != before:
         fastgemm.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _same_signals_after() -> Iterator[None]:
+    """Let no test leave a handler of a signal behind: a forked child has it too, and may not end when it is told to.
+
+    (A bench's command left SIGTERM's: the workers of a pool outlived `Pool.terminate`, which waited for them.)
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    assert {number: signal.getsignal(number) for number in before} == before
 
 
 @pytest.fixture
