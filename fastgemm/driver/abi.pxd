@@ -104,7 +104,7 @@ ctypedef void (*pack_a_t)(
     const void* a, Py_ssize_t rs, Py_ssize_t cs,
     void* out, Py_ssize_t rs_out, Py_ssize_t cs_out, const offset_t* offset, Py_ssize_t at) noexcept nogil
 
-# One micropanel of B: out[p][j] for p < k, j < vectors * length, of which `width` are live;
+# One micropanel of B: out[p][j] for p < k, j < vectors * length, of which `width` are live, some of the last vector;
 # the others repeat the last column.
 ctypedef void (*pack_b_t)(
     Py_ssize_t k, Py_ssize_t width, Py_ssize_t vectors,
