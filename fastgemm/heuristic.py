@@ -21,6 +21,7 @@ from . import (
     heuristic_dots,
     heuristic_l1,
     heuristic_l1_blocks,
+    heuristic_l1_stacks,
     heuristic_l1_streams,
     heuristic_l1_written,
     heuristic_small,
@@ -125,7 +126,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return _gemv(problem, tier)
     tier = _narrower(problem, tier)
     best: tuple[float, Config] | None = None
-    for mr, nr in heuristic_l1.tiles(problem, tier):
+    for mr, nr in heuristic_l1_stacks.tiles(problem, tier):
         pack = packing(problem, tier, mr, nr)
         by_columns = pack == "b" and heuristic_l1_blocks.by_columns(problem, tier, nr)
         for split, threads in _teams(problem):
@@ -319,7 +320,7 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     # 0.89 0.95; few steps: 32 by 50176 x 144 0.82, 128 by 8192 x 512 0.95).
     paged = row_b % 4096 == 0
     if small_l1 and problem.layout[0] == "n":
-        least = heuristic_l1.copied_from(problem)
+        least = heuristic_l1_stacks.copied_from(problem)
     else:
         least = _copied_from(problem) if 64 <= panel < 128 else 0
     if least:

@@ -8,7 +8,7 @@ The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI
 
 from __future__ import annotations
 
-from . import cpu, heuristic_l1, heuristic_l1_written, registry
+from . import cpu, heuristic_l1, heuristic_l1_stacks, heuristic_l1_written, registry
 from .problem import PACKED, Problem
 
 # Bytes of L2 that a block takes, in sixteenths, those of its steps of k, or all of a few more (of numbers of four bytes
@@ -88,7 +88,7 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
         steps = 2 * STEP_BYTES // row.itemsize
     elif side:
         steps = side
-    elif few:
+    elif few and not heuristic_l1_stacks.streams(problem):
         return None
     else:
         every = min(ALL_STEPS, ALL_BYTES // row.itemsize)

@@ -21,7 +21,7 @@ LAYERS = (
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic_tiles", "heuristic_tier", "heuristic_costs"),
     ("heuristic_l1",),
-    ("heuristic_l1_written",),
+    ("heuristic_l1_written", "heuristic_l1_stacks"),
     ("heuristic_l1_blocks", "heuristic_l1_streams"),
     ("heuristic_small", "heuristic_dots", "heuristic_strips"),
     ("driver",),

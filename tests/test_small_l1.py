@@ -25,7 +25,7 @@ from fastgemm import (
     registry,
 )
 from fastgemm.driver import _plan
-from fastgemm.problem import Config, Problem
+from fastgemm.problem import MAX_BLOCK, Config, Problem
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 MIB = 1 << 20
@@ -359,3 +359,27 @@ def test_items_of_a_chain_go_by_the_rules_for_stacks() -> None:
     assert made.config == heuristic.config(replace(problem, batch=64))
     assert (made.config.family, made.config.pack, made.problem.batch) == ("gemm", "b", 1)
     assert chain._of_stack(problem, 1) is None
+
+
+@pytest.mark.usefixtures("skylake")
+def test_stacks_that_come_from_beyond_l2() -> None:
+    """Tiles of more vectors by how long B's rows are, copies from fewer rows on, and blocks as of many rows."""
+
+    def found(m: int, n: int, k: int, mib: float, layout: str = "nn", name: str = "f32") -> tuple[str, int, int]:
+        size = registry.dtype(name).itemsize
+        batch = int(mib * MIB / ((m * n + m * k + k * n) * size))
+        config = heuristic.config(Problem(name, m, n, k, batch, layout=layout), V4)
+        return config.pack, config.nr * size // 64, config.nc
+
+    near, far = 4, 12
+    assert [found(14, 300, 300, mib)[:2] for mib in (near, far)] == [("none", 2), ("none", 3)]
+    assert [found(14, 90, 300, mib)[:2] for mib in (near, far)] == [("none", 2), ("none", 2)]
+    assert [found(8, n, 40, far, name="f64")[1] for n in (250, 300)] == [3, 4]
+    assert [found(14, n, 100, far, "tn")[1] for n in (300, 600)] == [2, 3]
+    assert [found(m, 300, 300, far)[0] for m in (31, 32)] == ["none", "b"]
+    assert [found(m, 1300, 40, far)[0] for m in (15, 16)] == ["none", "b"]
+    assert [found(16, 1300, k, far)[0] for k in (31, 32)] == ["none", "b"]
+    assert [found(80, 300, 300, mib) for mib in (near, far)] == [("b", 4, 128), ("b", 4, 320)]
+    # Whole rows of B at a time, of fewer steps than of single products.
+    assert [found(m, 1300, 100, 30) for m in (8, 16, 17)] == [("none", 3, MAX_BLOCK)] * 2 + [("b", 4, 1344)]
+    assert [found(m, 1300, k, 30)[1] for m, k in ((3, 63), (3, 64), (4, 64))] == [4, 0, 4], "strips of gemv have no tile"
