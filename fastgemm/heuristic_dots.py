@@ -49,7 +49,7 @@ from __future__ import annotations
 from math import inf
 
 from . import cpu, registry
-from .heuristic_costs import TEAM_BYTES, busy
+from .heuristic_costs import PORTS, TEAM_BYTES, busy
 from .heuristic_ways import (
     DOT_TURNED,
     UNTURNED_ROWS,
@@ -129,6 +129,21 @@ LONG_ROWS_L1 = ((2048, 20), (512, 16))
 # 1.16 1.43 1.5, 0.8 0.9 1.03 1.27 1.3, 0.75 0.8 0.96 1.12 1.14, 0.7 0.8 0.94 1.0 1.06).
 LONG_OWN_ROWS = ((3072, 64), (1000, 40), (512, 16))
 DEEP_K = 4096  # steps that a thread must have where threads share k
+# Beside an L1 of 32 KiB so few rows by columns that lie along k, of so many bytes at most, are what costs less: cycles
+# of two multiply-adds, of a tile of dot products and of each of its rows, whose sums are joined, and of a row that
+# fills part of a tile, of four bytes; and, packed, of a row of a vector of C in a step, of every four bytes of B, and
+# of what is before them.  (Cascade Lake, one thread, fitted to 2268 products of f32 and f64, m = 2 to 50, n = 2 to
+# 400, k = 10 to 200: the rules below take 1.07 and 1.055 of the time of the better of both, and for a fifth of them
+# 1.1 and more, this 1.006 and 1.01, and for a thirtieth.  f32 by 2, 4, 9, 16, 30 rows, dot products of 64 steps times
+# packed ones, n = 4 0.55 0.71 0.83 1.31 1.47, n = 6 0.50 0.61 0.54 0.77 0.80, n = 16 0.60 0.76 1.24 1.56 1.93, n = 200
+# 0.58 0.74 - - -; of 20 steps by 2, 3, 4, 6 rows, n = 200 1.1 1.4 1.6 2.1.)
+COST_ROWS, COST_BYTES = 64, 1600
+COST_FUSED, COST_TILE, COST_JOINED, COST_PART, COST_PACKED, COST_TURNED, COST_BEFORE = 1.6, 30, 22, 12, 0.7, 0.5, 200
+# And of few numbers a column, m * k ** 3 over the lanes, and outputs of any.  (The same, m = 2, 4, 8, f32 by 200
+# columns, k = 3 0.38 0.44 0.66, k = 5 0.59 0.70 1.03, k = 6 0.71 0.86 1.28, k = 8 0.81 1.13 1.73; f64 k = 3 0.51 0.52
+# 1.05, k = 5 0.71 0.85 1.15, k = 6 0.99 1.32 1.66; 19 x 184 x 3 0.89, 2 x 484 x 6 0.87, 7 x 87 x 5 0.94; f32 4 x 71 x
+# 6 0.79, 3 x 8 x 7 0.36.)
+BRIEF_L1, BRIEF_OUTPUT = 70, 100
 # A block of k, in bytes of a row: so that a few columns, and the rows that pass over them, stay in L1.  Of few rows
 # nothing must stay, and long pieces suit the CPU's prefetch (4 x 4096 x 4096 2.35 ms with 4 KiB, 2.16 with 8).
 BLOCK_BYTES, LONG_BLOCK_BYTES = 4096, 8192
@@ -206,7 +221,13 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     lanes = registry.lanes(row, tier)
     brief = tier.registers == 16 and (turns_pieces(problem, tier) or written_past(problem, tier))
     if k in registry.short_steps(row, tier) and n >= 2 * m:
+        if cpu.small_l1(tier):
+            return m * k**3 <= BRIEF_L1 * lanes or m * n <= BRIEF_OUTPUT
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
+    counted = cpu.small_l1(tier) and registry.is_special(row) and row.parts == 1
+    counted = counted and m <= COST_ROWS and 1 < k <= COST_BYTES // row.itemsize
+    if counted and not (by_dots(problem) or exchanges(problem, tier)):
+        return _costs_less(problem, tier)
     if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
     if own and _many_rows(problem, tier, k * row.stored_bytes, LONG_OWN_ROWS):
@@ -240,6 +261,18 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     # 0.94.)
     far = nearly_far(m * row_bytes, tier)
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
+
+
+def _costs_less(problem: Problem, tier: registry.Isa) -> bool:
+    # Than a B that is packed: `COST_ROWS`.
+    m, n, k, row = problem.m, problem.n, problem.k, problem.row
+    lanes, columns, panels = registry.lanes(row, tier), registry.dot_step(row, tier), -(-m // ONE_TILE)
+    turns = -(-n // columns)
+    fused = turns * columns * -(-k // lanes) * m / PORTS
+    dots = COST_FUSED * fused + turns * (COST_TILE * panels + COST_JOINED * m)
+    dots += COST_PART * m if n % columns and row.itemsize == 4 else 0
+    packed = COST_PACKED * m * -(-n // lanes) * k + COST_TURNED * n * k * row.itemsize / 4
+    return dots < packed + COST_BEFORE
 
 
 def _few_rows(problem: Problem, tier: registry.Isa) -> bool:

@@ -382,4 +382,4 @@ def test_stacks_that_come_from_beyond_l2() -> None:
     assert [found(80, 300, 300, mib) for mib in (near, far)] == [("b", 4, 128), ("b", 4, 320)]
     # Whole rows of B at a time, of fewer steps than of single products.
     assert [found(m, 1300, 100, 30) for m in (8, 16, 17)] == [("none", 3, MAX_BLOCK)] * 2 + [("b", 4, 1344)]
-    assert [found(m, 1300, k, 30)[1] for m, k in ((3, 63), (3, 64), (4, 64))] == [4, 0, 4], "strips of gemv have no tile"
+    assert [found(m, 1300, k, 30)[1] for m, k in ((3, 63), (3, 64), (4, 64))] == [4, 0, 4], "strips have no tile"

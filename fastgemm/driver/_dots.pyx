@@ -78,38 +78,63 @@ cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items
     return True
 
 
-cdef bint one_row(const plan_t* plan, const call_t* call, Py_ssize_t items,
-                  Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
-    # The only row of each of `items` products, by columns that one tile takes whole, with none of what `dots` prepares
-    # (10 ns, which a product of 16 x 16 takes); False where they are not such.
+cdef inline int fetched(Py_ssize_t i, Py_ssize_t panels) noexcept nogil:
+    # What number i of so many passes of rows fetches of the columns to come (kernels/dots_tile.tp).
+    cdef Py_ssize_t passes = min(panels, MAX_PASSES)
+    return <int>(passes * (passes - 1) // 2 + i + 1) if i < passes else 0
+
+
+cdef bint one_block(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                    Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
+    # A block of each of `items` products, of operands that are read where they lie into a C that is written so, with
+    # none of what `blocks_of_dots` prepares (10 ns on a Zen 5, which a product of 1 x 16 x 16 takes; 80 on a Cascade
+    # Lake); False where they are not such.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t j, _item, cols = col1 - col0, size = t.ab_bytes
-    cdef const char* a = call.a
+    cdef Py_ssize_t i, j, mr, nr, row, _item, cols = col1 - col0, size = t.ab_bytes
+    cdef const char* a = call.a + row0 * call.rs_a * size
     cdef const char* b = call.b + col0 * call.cs_b * size
-    cdef char* c = call.c + col0 * t.c_bytes
+    cdef const char* some
+    cdef char* c = call.c + (row0 * call.rs_c + col0) * t.c_bytes
+    cdef grid_t groups
+    cdef bint far
     cdef store_t store
-    if plan.m > 1 or plan.k > plan.kc or plan.raw or plan.turned or t.narrows or t.dot_bytes != size \
-            or t.dot_sums != NULL or t.part > 1 or call.cs_c != 1 or call.finish != NULL \
-            or not call.store.alpha_is_one or call.store.beta_kind:
+    if plan.k > plan.kc or row1 - row0 > plan.mc or cols > plan.ncv or plan.raw or plan.turned or t.narrows \
+            or t.dot_bytes != size or t.dot_sums != NULL or t.part > 1 or call.cs_c != 1 or call.finish != NULL \
+            or not call.store.alpha_is_one or call.store.beta_kind or (plan.exchanged and call.cs_a != 1):
         return False
+    if plan.m > 1 and cols >= A_PAYS and awkward(call.a, call.rs_a * size):
+        return False
+    groups = cut(row1 - row0, MAX_DOTS)
     store = call.store
-    store.far = far_b(plan, call)
+    store.far = far = far_b(plan, call)
     store.offset = NO_OFFSETS
     for _item in range(items):
         j = 0
         while j < cols:
-            t.dots[1](plan.k, min(plan.unit, cols - j), a, call.rs_a, b + j * call.cs_b * size, call.cs_b,
-                      c + j * t.c_bytes, call.rs_c, &store)
-            j += plan.unit
+            nr, row, some = min(plan.unit, cols - j), 0, b + j * call.cs_b * size
+            for i in range(groups.panels):
+                mr = groups.size + (1 if i < groups.larger else 0)
+                if far:
+                    store.far = fetched(i, groups.panels)
+                t.dots[mr](plan.k, nr, a + row * call.rs_a * size, call.rs_a, some, call.cs_b,
+                           c + (row * call.rs_c + j) * t.c_bytes, call.rs_c, &store)
+                row += mr
+            j += nr
         a += call.step_a
         b += call.step_b
         c += call.step_c
     return True
 
 
+cdef inline bint simple(const plan_t* plan, const call_t* call, Py_ssize_t items,
+                        Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
+    # So much of each product, with little or nothing around the kernels; False where they need more.
+    return (short_columns(plan, call, items, row0, row1, col0, col1)
+            or one_block(plan, call, items, row0, row1, col0, col1))
+
+
 cdef bint dots_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items) noexcept nogil:
-    # Whole products with little or nothing around the kernels; False where they need more.
-    return short_columns(plan, call, items, 0, plan.m, 0, plan.n) or one_row(plan, call, items, 0, plan.n)
+    return not plan.exchanged and simple(plan, call, items, 0, plan.m, 0, plan.n)
 
 
 cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
@@ -118,7 +143,8 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     cdef plan_t own
     cdef call_t other
     if not plan.exchanged:
-        blocks_of_dots(plan, call, row0, row1, col0, col1, space)
+        if not simple(plan, call, 1, row0, row1, col0, col1):
+            blocks_of_dots(plan, call, row0, row1, col0, col1, space)
         return
     # The transposed output: B's few columns are its rows, and A's rows its columns, which are read where they lie.
     own, other = plan[0], call[0]
@@ -126,16 +152,11 @@ cdef void dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize
     other.a, other.rs_a, other.cs_a, other.step_a = call.b, call.cs_b, call.rs_b, call.step_b
     other.b, other.rs_b, other.cs_b, other.step_b = call.a, call.cs_a, call.rs_a, call.step_a
     other.rs_c, other.cs_c, other.finish = call.cs_c, call.rs_c, NULL
-    blocks_of_dots(&own, &other, col0, col1, row0, row1, space)
+    if not simple(&own, &other, 1, col0, col1, row0, row1):
+        blocks_of_dots(&own, &other, col0, col1, row0, row1, space)
     if call.finish != NULL:
         call.finish(row1 - row0, col1 - col0, call.c + (row0 * call.rs_c + col0) * plan.kernels.c_bytes, call.rs_c,
                     call.terms, row0, col0)
-
-
-cdef inline int fetched(Py_ssize_t i, Py_ssize_t panels) noexcept nogil:
-    # What number i of so many passes of rows fetches of the columns to come (kernels/dots_tile.tp).
-    cdef Py_ssize_t passes = min(panels, MAX_PASSES)
-    return <int>(passes * (passes - 1) // 2 + i + 1) if i < passes else 0
 
 
 cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ssize_t row1,
@@ -165,8 +186,6 @@ cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0
     cdef store_t store = call.store
     cdef update_t update = t.add if plan.raw else t.update
     cdef bint far = far_b(plan, call) and not (widens or plan.turned)
-    if short_columns(plan, call, 1, row0, row1, col0, col1) or one_row(plan, call, 1, col0, col1):
-        return
     store.offset = call.offsets if call.offsets != NULL else NO_OFFSETS
     if plan.turned and not widens:
         # Few columns, that are turned once for all rows.

@@ -128,13 +128,18 @@ cdef inline int appended(bint a_zero, bint a_unsigned, bint b_zero, bint b_unsig
     return (1 if a_zero or not a_unsigned else 0) + (2 if b_zero or b_unsigned else 0)
 
 
+cdef inline Py_ssize_t quotient(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    # Of lengths, none of them negative, and few of them of more than 32 bits.
+    return <unsigned int>a // <unsigned int>b if (a | b) >> 32 == 0 else a // b
+
+
 cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    return (a + b - 1) // b
+    return quotient(a + b - 1, b)
 
 
 cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) noexcept nogil:
     # Where part i of a balanced partition begins: the first total % parts are one larger.
-    cdef Py_ssize_t base = total // parts, extra = total - base * parts
+    cdef Py_ssize_t base = quotient(total, parts), extra = total - base * parts
     return i * base + (i if i < extra else extra)
 
 
@@ -158,15 +163,16 @@ cdef inline grid_t cut(Py_ssize_t length, Py_ssize_t most) noexcept nogil:
     # Panels of at most `most`, balanced.
     cdef grid_t grid
     grid.panels = ceil_div(length, most)
-    grid.size = length // grid.panels
+    grid.size = quotient(length, grid.panels)
     grid.larger = length - grid.panels * grid.size
     return grid
 
 
 cdef inline grid_t cut_components(Py_ssize_t width, Py_ssize_t length, Py_ssize_t most, int* tail) noexcept nogil:
     # The same of vectors that hold so many components; `tail` is told how many of them the last one has.
-    tail[0] = <int>((width - 1) % length + 1)
-    return cut(ceil_div(width, length), most)
+    cdef Py_ssize_t whole = quotient(width - 1, length)
+    tail[0] = <int>(width - whole * length)
+    return cut(whole + 1, most)
 
 
 cdef inline Py_ssize_t lead_of(const kernels_t* t, const char* b, Py_ssize_t rs_b, Py_ssize_t width, Py_ssize_t k,

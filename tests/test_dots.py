@@ -1,0 +1,74 @@
+"""Dot products of a stack and of one block: with nothing around the kernels where operands lie so, and otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastgemm import heuristic, kernels, registry
+from fastgemm.plan import Plan
+from fastgemm.problem import Config, Problem
+
+ISA = kernels.active_isa()
+NAMES = [row.name for row in registry.DTYPES if row.name not in ("bf16",) and row.name.isalnum()]
+# Tiles of all rows and parts of them, more columns than a tile has, than use a copy of A, and than L1 keeps; steps that
+# fill vectors, that do not, and that are too few for one.
+SHAPES = [
+    (rows, columns, steps) for rows in (1, 2, 3, 4, 5, 9) for columns in (2, 6, 13, 40, 130) for steps in (3, 16, 75)
+]
+
+
+def numbers(shape: tuple[int, ...], name: str, seed: int) -> np.ndarray:
+    made = np.random.default_rng(seed).integers(0, 2 if name == "bool" else 4, shape)
+    return made.astype(registry.dtype(name).numpy)
+
+
+@pytest.mark.skipif(ISA is None, reason="no kernels run on this CPU")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_answers(name: str, batch: int) -> None:
+    """Rows that lie apart, and begin anywhere in a line; of a C inside a larger one nothing else is written."""
+    for m, n, k in SHAPES:
+        problem = Problem(name, m, n, k, batch=batch, layout="nt")
+        config = Config("dots", ISA.name, mc=96, kc=2048, nc=1024)
+        if config.misfit(problem) is not None:
+            continue  # (Some types have no such kernels on some tiers.)
+        a = numbers((batch, m + 1, k + 3), name, 1)[:, 1:, 1 : k + 1]
+        b = numbers((batch, n, k + 1), name, 2)[:, :, 1:].swapaxes(1, 2)
+        sea = np.ones((batch, m + 2, n + 3), a.dtype)
+        out = sea[:, 1:-1, 2:-1]
+        operands = (a, b, out) if batch > 1 else (a[0], b[0], out[0])
+        Plan(problem, config).run(*operands)
+        assert np.array_equal(out, np.matmul(a, b)), (m, n, k)
+        sea[:, 1:-1, 2:-1] = 1
+        assert (sea == 1).all(), (m, n, k)
+
+
+@pytest.mark.skipif(ISA is None, reason="no kernels run on this CPU")
+def test_the_same_bits_alone_and_in_a_stack() -> None:
+    rng = np.random.default_rng(3)
+    for m, n, k in ((9, 4, 64), (4, 60, 33), (7, 13, 100)):
+        a, b = rng.standard_normal((6, m, k), np.float32), rng.standard_normal((6, n, k), np.float32).swapaxes(1, 2)
+        config = Config("dots", ISA.name, mc=96, kc=2048, nc=1024)
+        whole = Plan(Problem("f32", m, n, k, batch=6, layout="nt"), config).run(a, b)
+        one = Plan(Problem("f32", m, n, k, layout="nt"), config)
+        assert np.array_equal(whole, np.stack([one.run(a[i], b[i]) for i in range(6)]))
+
+
+@pytest.mark.usefixtures("skylake")
+def test_what_costs_less_beside_a_small_l1() -> None:
+    """Few numbers a column and few rows, or a few columns that a tile takes whole: more steps, where vectors do."""
+    v4 = registry.isa("v4")
+
+    def least(m: int, n: int, name: str = "f32") -> int:
+        """The least steps from which all are dot products, of more than the short columns have."""
+        taken = [heuristic.config(Problem(name, m, n, k, layout="nt"), v4).family == "dots" for k in range(9, 200)]
+        return 200 - next((i for i, dots in enumerate(reversed(taken)) if not dots), 191)
+
+    assert [least(m, 6) for m in (2, 9, 30)] == sorted(least(m, 6) for m in (2, 9, 30))
+    assert least(2, 6) < least(2, 200) < least(4, 200) < 50
+    assert least(16, 6) < least(16, 4) < 130 < least(16, 16)
+    assert least(4, 4, "f64") < 20 < least(9, 8, "f64")
+    short = [Problem("f32", m, 200, k, layout="nt") for m, k in ((4, 6), (8, 6), (4, 8))]
+    assert [heuristic.config(problem, v4).family for problem in short] == ["dots", "small", "small"]
+    assert heuristic.config(Problem("f32", 3, 8, 7, layout="nt"), v4).family == "dots"
