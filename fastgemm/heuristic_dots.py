@@ -139,6 +139,13 @@ DEEP_K = 4096  # steps that a thread must have where threads share k
 # 0.58 0.74 - - -; of 20 steps by 2, 3, 4, 6 rows, n = 200 1.1 1.4 1.6 2.1.)
 COST_ROWS, COST_BYTES = 64, 1600
 COST_FUSED, COST_TILE, COST_JOINED, COST_PART, COST_PACKED, COST_TURNED, COST_BEFORE = 1.6, 30, 22, 12, 0.7, 0.5, 200
+# An A by columns of so few rows, or, of more bytes of k, fewer, is turned over first, and takes that much longer
+# beside a B that is packed.  (The same, times packed, k = 55, 100, 158, 303, 1000, f32 by 400 columns 3 rows 1.7 2.0
+# 2.1 2.2 1.8, 5 rows 1.1 1.25 1.4 1.5 1.3, 8 rows 0.95 1.1 1.25 1.3 1.2, 12 rows 0.73 0.87 1.04 1.07 1.03, 21 rows 0.6
+# 0.7 0.9 1.0 1.0, by 10 columns 5 rows 0.8 1.06 1.24 1.5 1.5, 12 rows 0.64 0.8 0.93 1.13 1.14; f64 by 1274 columns 3
+# rows 1.9 1.9 1.7 1.9 1.75, 5 rows 1.4 1.4 1.4 1.3 1.2, 12 rows 1.0 1.7 1.8 1.9 1.8, by 142 5 rows 1.3 1.5 1.6 1.5
+# 1.5, 12 rows 1.0 1.2 1.26 1.3 1.26.)
+ACROSS_ROWS, ACROSS_FEW, ACROSS_PACKED = 16, 8, 1.2
 # And of few numbers a column, m * k ** 3 over the lanes, and outputs of any.  (The same, m = 2, 4, 8, f32 by 200
 # columns, k = 3 0.38 0.44 0.66, k = 5 0.59 0.70 1.03, k = 6 0.71 0.86 1.28, k = 8 0.81 1.13 1.73; f64 k = 3 0.51 0.52
 # 1.05, k = 5 0.71 0.85 1.15, k = 6 0.99 1.32 1.66; 19 x 184 x 3 0.89, 2 x 484 x 6 0.87, 7 x 87 x 5 0.94; f32 4 x 71 x
@@ -214,6 +221,10 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         many = m >= ROWS_A_COLUMN[tier.registers] * n and k >= least
         many = many and registry.computes("dots", row) and exchanges(problem, tier)
         return (many or _few_rows(problem, tier)) and n * k * row.stored_bytes <= DOT_TURNED
+    counted = cpu.small_l1(tier) and registry.is_special(row) and row.parts == 1
+    if problem.layout == "tt":
+        most = ACROSS_FEW if k * row.itemsize > COST_BYTES else ACROSS_ROWS
+        return counted and 1 < m <= most and n > FEW_COLUMNS and k > 1 and _costs_less(problem, tier)
     if problem.layout != "nt" or not registry.computes("dots", row):
         return False
     if m == 1:
@@ -224,7 +235,6 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         if cpu.small_l1(tier):
             return m * k**3 <= BRIEF_L1 * lanes or m * n <= BRIEF_OUTPUT
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
-    counted = cpu.small_l1(tier) and registry.is_special(row) and row.parts == 1
     counted = counted and m <= COST_ROWS and 1 < k <= COST_BYTES // row.itemsize
     if counted and not (by_dots(problem) or exchanges(problem, tier)):
         return _costs_less(problem, tier)
@@ -272,6 +282,9 @@ def _costs_less(problem: Problem, tier: registry.Isa) -> bool:
     dots = COST_FUSED * fused + turns * (COST_TILE * panels + COST_JOINED * m)
     dots += COST_PART * m if n % columns and row.itemsize == 4 else 0
     packed = COST_PACKED * m * -(-n // lanes) * k + COST_TURNED * n * k * row.itemsize / 4
+    if problem.layout[0] == "t":
+        dots += 2 * COST_BEFORE + COST_TURNED * m * k * row.itemsize / 4
+        return dots < ACROSS_PACKED * (packed + COST_BEFORE)
     return dots < packed + COST_BEFORE
 
 

@@ -266,7 +266,7 @@ def exchanges(problem: Asked, tier: registry.Isa) -> bool:
     few = 1 < problem.n <= registry.DOT_ROWS or problem.n in _uneven(problem, tier)
     # Types that are read otherwise than they are stored, or summed otherwise, have no kernels for it.
     plain = row.parts == row.group == registry.accumulators(row, tier) == 1 and not row.converts
-    return few and problem.m >= DOT_EXCHANGED and plain
+    return few and problem.m >= DOT_EXCHANGED and plain and problem.layout[0] == "n"
 
 
 def _uneven(problem: Asked, tier: registry.Isa) -> tuple[int, ...]:

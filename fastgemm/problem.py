@@ -284,7 +284,10 @@ class Config:
                 return "gemv has one row to split"
         elif self.family == "dots":
             turned = problem.layout == "nn" and problem.n <= min(problem.m, DOT_COLUMNS) and dt.parts == 1
-            if problem.layout != "nt" and not (turned and problem.n * problem.k * dt.stored_bytes <= DOT_TURNED):
+            turned = turned and problem.n * problem.k * dt.stored_bytes <= DOT_TURNED
+            # (An A by columns is copied, as it is stored.)
+            across = problem.layout == "tt" and registry.is_special(dt) and dt.parts == 1
+            if problem.layout != "nt" and not (turned or across):
                 return f"dots needs operands that both lie along k, or few columns and {DOT_TURNED >> 10} KiB of B"
             if self.pack != "none":
                 return "dots packs nothing"

@@ -45,6 +45,29 @@ def test_answers(name: str, batch: int) -> None:
 
 
 @pytest.mark.skipif(ISA is None, reason="no kernels run on this CPU")
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("way", [(1, "n", 1), (5, "n", 1), (5, "batch", 2), (1, "m", 2), (1, "k", 2)])
+def test_an_a_by_columns_is_turned_over(name: str, way: tuple[int, str, int]) -> None:
+    """Each block of rows and of steps by itself; columns that lie apart."""
+    batch, split, threads = way
+    for m, n, k in [*SHAPES, (40, 30, 2100)]:
+        problem = Problem(name, m, n, k, batch, "tt", threads)
+        config = Config("dots", ISA.name, mc=16, kc=1024, nc=64, split=split, threads=threads)
+        assert config.misfit(problem) is None
+        a = numbers((batch, k, m + 1), name, 1)[:, :, 1:].swapaxes(1, 2)
+        b = numbers((batch, n, k + 1), name, 2)[:, :, 1:].swapaxes(1, 2)
+        got = Plan(problem, config).run(*((a, b) if batch > 1 else (a[0], b[0])))
+        assert np.array_equal(got, np.matmul(a, b) if batch > 1 else np.matmul(a[0], b[0])), (m, n, k)
+
+
+def test_what_an_a_by_columns_may_be() -> None:
+    config = Config("dots", "v3", mc=16, kc=1024, nc=64)
+    assert config.misfit(Problem("f64", 4, 9, 50, layout="tt")) is None
+    for name, layout in (("i32", "tt"), ("c64", "tt"), ("f16", "tt"), ("f32", "tn")):
+        assert "lie along k" in str(config.misfit(Problem(name, 4, 9, 50, layout=layout))), (name, layout)
+
+
+@pytest.mark.skipif(ISA is None, reason="no kernels run on this CPU")
 def test_the_same_bits_alone_and_in_a_stack() -> None:
     rng = np.random.default_rng(3)
     for m, n, k in ((9, 4, 64), (4, 60, 33), (7, 13, 100)):
@@ -72,3 +95,9 @@ def test_what_costs_less_beside_a_small_l1() -> None:
     short = [Problem("f32", m, 200, k, layout="nt") for m, k in ((4, 6), (8, 6), (4, 8))]
     assert [heuristic.config(problem, v4).family for problem in short] == ["dots", "small", "small"]
     assert heuristic.config(Problem("f32", 3, 8, 7, layout="nt"), v4).family == "dots"
+    turned = [Problem(name, m, n, k, layout="tt") for name, m, n, k in (
+        ("f32", 4, 400, 40), ("f32", 4, 400, 30), ("f32", 12, 400, 200), ("f32", 17, 400, 200), ("f32", 8, 400, 1000),
+        ("f32", 9, 400, 1000), ("f32", 4, 4, 300), ("f64", 5, 1274, 55), ("i32", 4, 400, 100),
+    )]  # fmt: skip
+    families = [heuristic.config(problem, v4).family == "dots" for problem in turned]
+    assert families == [True, False, True, False, True, False, False, True, False]

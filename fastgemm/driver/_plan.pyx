@@ -484,7 +484,8 @@ cdef class Plan:
             call.cs_c = self.plan.kernels.part
         cdef char found = letter(p.k, p.n, call.rs_b, call.cs_b, self.plan.kernels.part)
         if self.plan.family == FAMILY_DOTS:
-            if not self.plan.turned and call.rs_b != self.plan.kernels.part or call.cs_a != self.plan.kernels.part:
+            across = p.layout[0] == "n" and call.cs_a != self.plan.kernels.part
+            if not self.plan.turned and call.rs_b != self.plan.kernels.part or across:
                 raise ValueError("a and b do not lie along k, as the plan takes them")
         elif self.plan.family == FAMILY_GEMV and found == c"g" or \
                 self.plan.family != FAMILY_GEMV and not self.plan.pack_b and found != c"n":
