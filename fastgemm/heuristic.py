@@ -517,7 +517,8 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
     if ahead:
         # The block that tiles fetch beside the one that they multiply.
         return problem.m, kc, max(nr, l2 * 3 // 8 // (kc * size) // nr * nr)
-    mc = max(mr, min(MOST_ROWS, l2 * 3 // 8 // (kc * size)) // mr * mr)
+    most = heuristic_l1.rows_at_a_time(problem, tier, pack, MOST_ROWS)
+    mc = max(mr, min(most, l2 * 3 // 8 // (kc * size)) // mr * mr)
     panels = _panels_written(problem, tier, mr)
     if panels:
         mc = min(mc, panels * mr)

@@ -53,6 +53,16 @@ SIDE_ROW = 2048
 # 256 x 64 x 6272 1.10, 128 x 128 x 10000 1.10, 300 x 100 x 1000 1.41, 200 x 200 x 5000 1.49, 500 x 64 x 1000 1.67, 64
 # x 300 x 20000 1.08, 32 x 600 x 20000 1.25, but 128 x 64 x 20000 0.96, 64 x 147 x 25088 0.90.)
 COPIED_STEPS, COPIED_COLUMNS, COPIED_C = 64, 64, 96 << 10
+# Beside a row of B of at most so many bytes, one panel, more steps than the second.  (Cascade Lake, the small family,
+# or B copied alone, times both copied, f32 by 64 columns and 64, 96, 128, 200 steps 1024 rows 1.63 1.57 1.47 1.06,
+# 1536 rows 1.64 1.46 1.28 1.7, 512 rows by 200 1.3, 704 rows 1.17, 1000 rows 1.01.)
+COPIED_ROW, ROW_STEPS = 256, 200
+# Rows of A at a time, of both copied and of so many bytes of k.  (The same, 36 rows times 96, f32 768 x 1280 x 128,
+# 704 x 1920 x 128 1.10 1.12, 1000 x 640 x 200 1.06, 2000 x 2000 x 100 1.08, 400 x 400 x 100, 300 x 300 x 200 1.0, tt
+# 1000 x 1000 x 128 1.08; f64 1000 x 640 x 100 1.25, 400 x 400 x 100 1.06, 1500 x 1500 x 100 1.01, tt 512 x 640 x 100
+# 1.16, i32 800 x 800 x 100 1.13, c64 1000 x 1000 x 100 1.06; more steps, f32 1000 x 1000 x 512 0.92, f64 704 x 1920 x
+# 128 0.98.)
+BRIEF_BYTES, BRIEF_ROWS = 800, 36
 # And for the small family to leave it to that, such bytes and those of a row of A.T.  (768 x 768 by 64, 128 steps 1.38
 # 1.53, 1000 x 1000 x 100 1.43, 400 x 400 x 100 1.19, 256 x 512 x 128 1.24.)
 UNLIKE_SMALL, UNLIKE_SMALL_ROW = 1 << 18, 768
@@ -304,7 +314,22 @@ def copies_a(problem: Problem, tier: registry.Isa) -> bool:
     False
     """
     large = problem.m * problem.row.itemsize * problem.n >= COPIED_C and problem.n >= COPIED_COLUMNS
-    return cpu.small_l1(tier) and problem.layout[0] == "t" and large and problem.k >= COPIED_STEPS
+    least = ROW_STEPS + 1 if problem.n * problem.row.itemsize <= COPIED_ROW else COPIED_STEPS
+    return cpu.small_l1(tier) and problem.layout[0] == "t" and large and problem.k >= least
+
+
+def rows_at_a_time(problem: Problem, tier: registry.Isa, pack: str, most: int) -> int:
+    """Return at most `most` rows of A, that pass over a block of B together.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm.problem import Problem
+    >>> heuristic_l1.rows_at_a_time(Problem("f32", 800, 800, 100, layout="tn"), registry.isa("v3"), "ab", 96)
+    96
+    """
+    brief = cpu.small_l1(tier) and pack == "ab" and problem.k * problem.row.itemsize <= BRIEF_BYTES
+    return min(most, BRIEF_ROWS) if brief else most
 
 
 def beats_small(problem: Problem, tier: registry.Isa) -> bool:

@@ -117,6 +117,14 @@ def blocks(m: int, n: int, k: int, dtype: str = "f32", layout: str = "nn", pack:
 
 
 @pytest.mark.usefixtures("skylake")
+def test_an_a_by_columns() -> None:
+    """Beside one panel of B a copy serves once; of few steps fewer rows at a time."""
+    found = [heuristic.config(Problem("f32", 1024, n, k, layout="tn"), V4) for n, k in ((64, 64), (64, 201), (72, 64))]
+    assert [(config.family, config.pack) for config in found] == [("small", "none"), ("gemm", "ab"), ("gemm", "ab")]
+    assert [blocks(768, 1280, k, layout="tn", pack="ab")[0] for k in (200, 201)] == [36, 96]
+
+
+@pytest.mark.usefixtures("skylake")
 def test_blocks() -> None:
     """What L2 keeps beside a few rows, in equal parts; more rows by one panel, and of few steps that write C."""
 
