@@ -19,14 +19,13 @@ from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 # 0.96, 2000 x 2000 1.04 1.03 1.31 1.21; 700 x 10000 1.03 1.03 1.15 1.18, 520 x 8000 1.04 1.08 1.04 1.06, but 400 x
 # 20000 0.85 0.88 1.13 1.23, 256 x 20000 0.82 0.89 1.09 1.27.)
 LEAST_L2, LEAST_ROW, LEAST_STEPS = 5, 2048, 128
-# Of a stack so many steps, and, of fewer than that, so many rows at least, one more where strips of gemv take fewer,
-# and at most.
-# (Cascade Lake, stacks of 12 and 30 MiB, in place and copied times blocks of 32 steps, f32 4 x 1300 x 100 2.2 1.7, 1.8
-# 1.6, 8 x 1300 x 100 1.7 1.4, 1.9 1.3, 14 x 1300 x 100 - -, 2.3 1.2, 24 x 1300 x 100 - -, 1.5 0.9, 40 x 1300 x 100 - -,
-# 1.7 0.84, 14 x 800 x 100 - -, 2.6 1.1, 14 x 1300 x 60 1.2 0.85, 8 x 650 x 64 - -, 1.3 1.3, 3 x 700 x 60 1.15 1.5; f64
-# 4 x 650 x 64 2.1 1.3, 12 x 650 x 100 1.6 1.2; strips of gemv, 2 x 1300 x 100 0.96, 3 x 1444 x 87
-# 0.97, f64 3 x 373 x 110 0.90, but 3 x 1853 x 57 1.77, 3 x 1066 x 56 1.19; more steps, copied times
-# these, 17 x 1091 x 209 0.79, 25 x 1241 x 198 0.86, 24 x 1300 x 300 1.1 0.9, 29 x 528 x 361 and 32 x 1014 x 619 1.0.)
+# Of a stack so many steps, and, of real numbers and fewer than that, so many rows at least, one more where strips of
+# gemv take fewer, and at most. (Cascade Lake, stacks of 12 and 30 MiB, in place and copied times blocks of 32 steps,
+# f32 4 x 1300 x 100 2.2 1.7, 1.8 1.6, 8 x 1300 x 100 1.7 1.4, 1.9 1.3, 14 x 1300 x 100 - -, 2.3 1.2, 24 x 1300 x 100 -
+# -, 1.5 0.9, 40 x 1300 x 100 - -, 1.7 0.84, 14 x 800 x 100 - -, 2.6 1.1, 14 x 1300 x 60 1.2 0.85, 8 x 650 x 64 - -, 1.3
+# 1.3, 3 x 700 x 60 1.15 1.5; f64 4 x 650 x 64 2.1 1.3, 12 x 650 x 100 1.6 1.2; strips of gemv, 2 x 1300 x 100 0.96, 3 x
+# 1444 x 87 0.97, f64 3 x 373 x 110 0.90, but 3 x 1853 x 57 1.77, 3 x 1066 x 56 1.19; more steps, copied times these, 17
+# x 1091 x 209 0.79, 25 x 1241 x 198 0.86, 24 x 1300 x 300 1.1 0.9, 29 x 528 x 361 and 32 x 1014 x 619 1.0.)
 STACK_STEPS, STACK_LEAST, STACK_MOST, STRIP_STEPS = 48, 3, 16, 64
 # Steps of k of a block, and the sixteenths of L2 that it has at most, but no fewer steps than the third; the second
 # pair where rows lie half pages apart and B comes from L3.  (12, 16, 24, 32, 48 steps: 12 x 3000 x 3000 - 1.47 1.50 -
@@ -103,8 +102,8 @@ def _concerns(problem: Problem, tier: registry.Isa) -> bool:
     if not large or (apart and stack) or problem.k < (STACK_STEPS if stack else LEAST_STEPS):
         return False
     if few:
-        rows = problem.m * row.parts
-        return STACK_LEAST + (problem.k >= STRIP_STEPS) <= rows <= STACK_MOST
+        fewest = STACK_LEAST + 1 if problem.k >= STRIP_STEPS else STACK_LEAST
+        return heuristic_l1.is_plain(problem) and fewest <= problem.m <= STACK_MOST
     if row.parts == 1 and problem.m <= STRIP_ROWS:
         least = STRIP_L3 * cpu.caches().l3 if apart else 0
         if row.lane[0] != "f" or not far or _bytes_b(problem) <= least:

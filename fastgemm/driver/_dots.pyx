@@ -102,7 +102,7 @@ cdef bint one_block(const plan_t* plan, const call_t* call, Py_ssize_t items,
     cdef bint far
     cdef store_t store
     if plan.k > plan.kc or row1 - row0 > plan.mc or cols > plan.ncv or plan.raw or plan.turned or t.narrows \
-            or t.dot_bytes != size or t.dot_sums != NULL or t.part > 1 or call.cs_c != 1 or call.finish != NULL \
+            or t.dot_bytes != size or t.dot_sums != NULL or t.part > 1 or call.cs_c != 1 \
             or not call.store.alpha_is_one or call.store.beta_kind \
             or (call.cs_a != 1 and (plan.k > 1 or plan.exchanged)):
         return False
@@ -127,6 +127,10 @@ cdef bint one_block(const plan_t* plan, const call_t* call, Py_ssize_t items,
         a += call.step_a
         b += call.step_b
         c += call.step_c
+    if call.finish != NULL:
+        # (Of stacks there is none.)
+        call.finish(row1 - row0, cols, call.c + (row0 * call.rs_c + col0) * t.c_bytes, call.rs_c, call.terms,
+                    row0, col0)
     return True
 
 

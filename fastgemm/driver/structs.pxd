@@ -129,7 +129,8 @@ cdef inline int appended(bint a_zero, bint a_unsigned, bint b_zero, bint b_unsig
 
 
 cdef inline Py_ssize_t quotient(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    # Of lengths, none of them negative, and few of them of more than 32 bits.
+    # Of lengths, none of them negative, and few of them of more than 32 bits: a Skylake divides those in 26 cycles, 64
+    # bits in 42 to 95.
     return <unsigned int>a // <unsigned int>b if (a | b) >> 32 == 0 else a // b
 
 
