@@ -221,10 +221,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         many = m >= ROWS_A_COLUMN[tier.registers] * n and k >= least
         many = many and registry.computes("dots", row) and exchanges(problem, tier)
         return (many or _few_rows(problem, tier)) and n * k * row.stored_bytes <= DOT_TURNED
-    counted = cpu.small_l1(tier) and registry.is_special(row) and row.parts == 1
     if problem.layout == "tt":
-        most = ACROSS_FEW if k * row.itemsize > COST_BYTES else ACROSS_ROWS
-        return counted and 1 < m <= most and n > FEW_COLUMNS and k > 1 and _costs_less(problem, tier)
+        return m > 1 and _is_counted(problem, tier) and _costs_less(problem, tier)
     if problem.layout != "nt" or not registry.computes("dots", row):
         return False
     if m == 1:
@@ -235,8 +233,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         if cpu.small_l1(tier):
             return m * k**3 <= BRIEF_L1 * lanes or m * n <= BRIEF_OUTPUT
         return m * k**3 <= BRIEF_WORK * lanes if brief else m * k * k <= SHORT_WORK * lanes**2
-    counted = counted and m <= COST_ROWS and 1 < k <= COST_BYTES // row.itemsize
-    if counted and not (by_dots(problem) or exchanges(problem, tier)):
+    if _is_counted(problem, tier):
         return _costs_less(problem, tier)
     if m <= ONE_TILE and n > SHORT_COLUMNS and k > 1 and registry.is_special(row) and row.parts == 1:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
@@ -271,6 +268,17 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     # 0.94.)
     far = nearly_far(m * row_bytes, tier)
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
+
+
+def _is_counted(problem: Problem, tier: registry.Isa) -> bool:
+    # Whether `_costs_less` decides: `COST_ROWS`, `ACROSS_ROWS`.
+    m, n, k, row = problem.m, problem.n, problem.k, problem.row
+    if not (cpu.small_l1(tier) and registry.is_special(row) and row.parts == 1 and k > 1):
+        return False
+    short = k * row.itemsize <= COST_BYTES
+    if problem.layout[0] == "t":
+        return m <= (ACROSS_ROWS if short else ACROSS_FEW) and n > FEW_COLUMNS
+    return short and m <= COST_ROWS and not (by_dots(problem) or exchanges(problem, tier))
 
 
 def _costs_less(problem: Problem, tier: registry.Isa) -> bool:

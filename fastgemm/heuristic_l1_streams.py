@@ -97,11 +97,11 @@ def _concerns(problem: Problem, tier: registry.Isa) -> bool:
     if not cpu.small_l1(tier) or not heuristic_l1.as_stored(problem) or problem.layout != "nn" or problem.m == 1:
         return False
     row, row_b, far, apart = problem.row, problem.n * problem.row.itemsize, _far(problem), heuristic_l1.apart(problem)
-    stack, few = problem.batch > 1, problem.k < LEAST_STEPS
+    stack = problem.batch > 1
     large = _bytes_b(problem) > LEAST_L2 * cpu.caches().l2 and row_b >= LEAST_ROW
     if not large or (apart and stack) or problem.k < (STACK_STEPS if stack else LEAST_STEPS):
         return False
-    if few:
+    if problem.k < LEAST_STEPS:
         fewest = STACK_LEAST + 1 if problem.k >= STRIP_STEPS else STACK_LEAST
         return heuristic_l1.is_plain(problem) and fewest <= problem.m <= STACK_MOST
     if row.parts == 1 and problem.m <= STRIP_ROWS:

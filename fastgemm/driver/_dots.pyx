@@ -37,9 +37,10 @@ NO_OFFSETS[0].zero = NO_OFFSETS[1].zero = NULL
 NO_OFFSETS[0].step = NO_OFFSETS[1].step = NO_OFFSETS[0].is_unsigned = NO_OFFSETS[1].is_unsigned = 0
 
 
-cdef inline bint awkward(const char* x, Py_ssize_t stride) noexcept nogil:
-    # Rows that do not begin with a line, or share sets.
-    return (<size_t>x | <size_t>stride) % LINE != 0 or stride % PAGE == 0
+cdef inline bint pays(const call_t* call, Py_ssize_t size, Py_ssize_t columns) noexcept nogil:
+    # Whether a copy of A does: rows that do not begin with a line, or share sets.
+    cdef Py_ssize_t stride = call.rs_a * size
+    return columns >= A_PAYS and ((<size_t>call.a | <size_t>stride) % LINE != 0 or stride % PAGE == 0)
 
 
 cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items,
@@ -51,8 +52,7 @@ cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items
     cdef stack_t s
     if not plan.k <= call.cs_b < MAX_SHORT or t.short_columns[1][plan.k] == NULL \
             or t.short_columns[1][call.cs_b] == NULL or plan.turned or plan.exchanged or call.cs_c != t.part \
-            or call.cs_a != t.part \
-            or not call.store.alpha_is_one or call.store.beta_kind:
+            or call.cs_a != t.part or not call.store.alpha_is_one or call.store.beta_kind:
         return False
     groups = cut(row1 - row0, MAX_DOTS)
     s.count, s.n = 1, col1 - col0
@@ -74,10 +74,6 @@ cdef bint short_columns(const plan_t* plan, const call_t* call, Py_ssize_t items
         s.a += call.step_a - row * call.rs_a * t.ab_bytes
         s.b += call.step_b
         s.c += call.step_c - row * call.rs_c * t.c_bytes
-    if call.finish != NULL:
-        # (Of stacks there is none.)
-        call.finish(row1 - row0, col1 - col0, call.c + (row0 * call.rs_c + col0) * t.c_bytes, call.rs_c, call.terms,
-                    row0, col0)
     return True
 
 
@@ -106,7 +102,8 @@ cdef bint one_block(const plan_t* plan, const call_t* call, Py_ssize_t items,
             or not call.store.alpha_is_one or call.store.beta_kind \
             or (call.cs_a != 1 and (plan.k > 1 or plan.exchanged)):
         return False
-    if plan.m > 1 and cols >= A_PAYS and awkward(call.a, call.rs_a * size):
+    # (The copy of a single row takes longer than it saves.)
+    if plan.m > 1 and pays(call, size, cols):
         return False
     groups = cut(row1 - row0, MAX_DOTS)
     store = call.store
@@ -127,18 +124,20 @@ cdef bint one_block(const plan_t* plan, const call_t* call, Py_ssize_t items,
         a += call.step_a
         b += call.step_b
         c += call.step_c
-    if call.finish != NULL:
-        # (Of stacks there is none.)
-        call.finish(row1 - row0, cols, call.c + (row0 * call.rs_c + col0) * t.c_bytes, call.rs_c, call.terms,
-                    row0, col0)
     return True
 
 
 cdef inline bint simple(const plan_t* plan, const call_t* call, Py_ssize_t items,
                         Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t col0, Py_ssize_t col1) noexcept nogil:
     # So much of each product, with little or nothing around the kernels; False where they need more.
-    return (short_columns(plan, call, items, row0, row1, col0, col1)
-            or one_block(plan, call, items, row0, row1, col0, col1))
+    if not (short_columns(plan, call, items, row0, row1, col0, col1)
+            or one_block(plan, call, items, row0, row1, col0, col1)):
+        return False
+    if call.finish != NULL:
+        # (Of stacks there is none.)
+        call.finish(row1 - row0, col1 - col0, call.c + (row0 * call.rs_c + col0) * plan.kernels.c_bytes, call.rs_c,
+                    call.terms, row0, col0)
+    return True
 
 
 cdef bint dots_of_stack(const plan_t* plan, const call_t* call, Py_ssize_t items) noexcept nogil:
@@ -177,7 +176,7 @@ cdef void blocks_of_dots(const plan_t* plan, const call_t* call, Py_ssize_t row0
     cdef bint widens = unit != size_ab
     # (Of one step of k an operand that is not exchanged may have any stride as well.)
     cdef bint across = call.cs_a != t.part and (plan.exchanged or plan.k > 1)
-    cdef bint copy_a = widens or across or col1 - col0 >= A_PAYS and awkward(call.a, call.rs_a * size_ab)
+    cdef bint copy_a = widens or across or pays(call, size_ab, col1 - col0)
     cdef Py_ssize_t iblocks = ceil_div(row1 - row0, plan.mc), jblocks = ceil_div(col1 - col0, plan.ncv)
     cdef Py_ssize_t steps = ceil_div(plan.k, DOTS_STEPS), kblocks = ceil_div(steps, plan.kc // DOTS_STEPS)
     cdef Py_ssize_t ic, jc, pc, i, j, r, row, rows, col, cols, p, kc, mr, nr, rs_y, gap, rs_a, cs_b
