@@ -139,6 +139,7 @@ cdef int describe(
     call.offsets = NULL
     call.slim = False
     call.soon = NULL
+    call.copy_b, call.copied_b = NULL, False
     call.store.terms = NULL
     call.store.appended = 0
     call.store.conj = 0

@@ -20,6 +20,8 @@ class Chain:
     def scratch(self) -> int: ...
     @property
     def workspace(self) -> int: ...
+    @property
+    def kept(self) -> int: ...
     def __new__(
         cls, members: Sequence[Any], outer: tuple[int, ...], rows: int, block: int, scratch: int = 0
     ) -> Self: ...
@@ -33,6 +35,7 @@ class Chain:
         row: DType,
         level: int,
         plans: Callable[[int], Plan],
+        again: bool,
         finish: tuple[Any, ...] | None,
         sums: tuple[Any, ...],
     ) -> None: ...

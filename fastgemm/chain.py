@@ -12,9 +12,9 @@ thread does all members of an item, with intermediates in its own scratch; items
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,13 +178,20 @@ class Chain(_chain.Chain):
             layout = _letter(row, rows, member.k, member.a) + _letter(row, member.k, member.n, b)
             problem = Problem(row.name, rows, member.n, member.k, 1, layout, 1)
             plan = dispatch.plan_for(problem)
-            return _of_stack(problem, matrices) or plan
+            config = dispatch.of_item(problem, matrices, rows * items)
+            return plan if config == plan.config else Plan(problem, config)
 
-        # How many matrices B is, item by item.
-        steps = () if isinstance(member.b, PackedMatrix) else member.b.steps
-        matrices = math.prod(size for size, step in zip(outer[len(outer) - len(steps) :], steps, strict=True) if step)
+        # How many matrices B is, item by item, and how many items meet one of them, one after the other.
+        matrices = items = 1
+        if isinstance(member.b, Ref):
+            steps = (0,) * (len(outer) - len(member.b.steps)) + tuple(member.b.steps)
+            matrices = math.prod(size for size, step in zip(outer, steps, strict=True) if step)
+            inwards = list(zip(outer, steps, strict=True))[::-1]
+            items = math.prod(size for size, _ in itertools.takewhile(lambda one: one[0] == 1 or not one[1], inwards))
         finish = None if member.finish is None else _finish(member.finish)
-        self.add_product(member.n, member.k, member.a, b, member.c, row, tier.level, plans, finish, _sums(member))
+        self.add_product(
+            member.n, member.k, member.a, b, member.c, row, tier.level, plans, items > 1, finish, _sums(member)
+        )
 
     def _add_rows(self, member: Rows, tier: registry.Isa) -> None:
         op = row_operations.row_op(member.op)
@@ -209,16 +216,6 @@ def load(tier: registry.Isa) -> None:
         layer.load(tier)
         _chain.add_table(tier.level, importlib.import_module(registry.module("rows", tier)).table())
         _loaded.add(tier.name)
-
-
-def _of_stack(problem: Problem, matrices: int) -> Plan | None:
-    # Where each item has a B of its own, which no cache holds yet, rules for stacks know better than those for one
-    # product, whose operands are at hand (Cascade Lake, attention of 128 tokens, 8 and 32 x 8 heads of 96, f32, one
-    # thread 1.05 and 1.07, two 1.06 and 1.06; of 64 numbers a head, and of 384 and 512 tokens, they are the same).
-    if matrices == 1 or dispatch.resolve(problem).rung != "heuristic":
-        return None
-    config = dispatch.resolve(replace(problem, batch=matrices)).config
-    return Plan(problem, config) if config.misfit(problem) is None else None
 
 
 def _finish(given: Finish) -> tuple[Any, ...]:

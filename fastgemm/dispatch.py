@@ -232,6 +232,37 @@ def resolve(problem: Problem, panels: Panels | None = None) -> Decision:
     return Decision(rules(problem, panels), "heuristic", why)
 
 
+def of_item(problem: Problem, matrices: int, rows: int) -> Config:
+    """Return how an item of a chain computes a product.
+
+    Parameters
+    ----------
+    problem : Problem
+        The item's.
+    matrices : int
+        How many right operands there are, item by item.
+    rows : int
+        Of all items that multiply by one of them, one after the other: a copy of it stays for them.
+    """
+    found = resolve(problem)
+    if found.rung != "heuristic":
+        return found.config
+    config = found.config
+    if matrices > 1:
+        # Where each has a B of its own, which no cache holds yet, rules for stacks know better than those for one
+        # product, whose operands are at hand (Cascade Lake, attention of 128 tokens, 8 and 32 x 8 heads of 96, f32, one
+        # thread 1.05 and 1.07, two 1.06 and 1.06; of 64 numbers a head, and of 384 and 512 tokens, they are the same).
+        config = resolve(replace(problem, batch=matrices)).config
+    if rows > problem.m:
+        # A copy is made for all of them, and so whatever is copied for so many.
+        every = resolve(replace(problem, m=rows, batch=matrices)).config
+        if every.family == config.family and problem.m >= every.mr:
+            config = every
+        if config.kc >= problem.k or not _deterministic:
+            config = heuristic.sharing(problem, config)
+    return config if config.misfit(problem) is None else found.config
+
+
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA and FASTGEMM_BF16 hold for the database too.
     config, half = record.config, kernels.half_isa()

@@ -30,6 +30,11 @@ cdef struct member_t:
     Py_ssize_t n, k
     plan_t plans[2]         # of a product: for whole items and for the last one
     char* panels            # B where it is packed
+    # By which plans its copy of B stays from item to item, where in the workspace, and at which place of the line
+    # `copied` stands of what it is one.
+    bint keeps[2]
+    Py_ssize_t kept
+    int key
     bint slim               # in slim panels
     int a_unsigned, b_unsigned, appended
     int a_zero, b_zero
@@ -54,7 +59,10 @@ cdef struct work_t:
     unsigned long long written      # a bit for each slot that members write
     bint far                        # what they read comes from memory
     Py_ssize_t outer[MAX_OUTER]
-    Py_ssize_t block, rest, scratch
+    Py_ssize_t block, rest
+    # In a thread's workspace, behind what references reach and the copies that stay: where products have their blocks,
+    # and a line that says of what those are copies.
+    Py_ssize_t blocks, copied
 
 
 cdef inline char* at(const ref_t* r, const work_t* work, const Py_ssize_t* index, char* space) noexcept nogil:
@@ -73,6 +81,7 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
     cdef const plan_t* plan = &m.plans[1 if last else 0]
     cdef Py_ssize_t size = plan.kernels.ab_bytes, size_c = plan.kernels.c_bytes
     cdef float one = 1
+    cdef char** of_b
     memset(&call, 0, sizeof(call))
     call.a, call.c = at(&m.x, work, index, space), at(&m.y, work, index, space)
     call.slim = m.slim
@@ -104,8 +113,11 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
         e.scale, e.scale_step = m.scale, m.scale_step
         e.fused = fused_of(m.code, &e)
         call.finish, call.terms, call.store.fused = m.finish, &e, e.fused
-    # What is packed goes behind the scratch.
-    run_inside(plan, &call, space + work.scratch)
+    if m.keeps[1 if last else 0] and not work.written >> m.u.slot & 1:
+        of_b = <char**>(space + work.copied) + m.key
+        call.copy_b, call.copied_b = space + m.kept, of_b[0] == call.b
+        of_b[0] = call.b
+    run_inside(plan, &call, space + work.blocks)
 
 
 cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_t* index, Py_ssize_t count,

@@ -11,7 +11,6 @@ import pytest
 
 import fastgemm
 from fastgemm import (
-    chain,
     cpu,
     dispatch,
     heuristic,
@@ -359,14 +358,29 @@ def test_signed_bytes_by_several_panels(kind: str, skylake: None) -> None:
 def test_items_of_a_chain_go_by_the_rules_for_stacks() -> None:
     # 48 KiB of B: in place by one product, whose operands are at hand, copied by tiles that fetch the next item's.
     problem = Problem("f32", 128, 96, 128)
-    assert heuristic.config(problem).family == "small"
-    with dispatch.forced(heuristic.config(problem)):
-        assert chain._of_stack(problem, 64) is None
-    made = chain._of_stack(problem, 64)
-    assert made is not None
-    assert made.config == heuristic.config(replace(problem, batch=64))
-    assert (made.config.family, made.config.pack, made.problem.batch) == ("gemm", "b", 1)
-    assert chain._of_stack(problem, 1) is None
+    alone = heuristic.config(problem)
+    assert alone.family == "small"
+    with dispatch.forced(alone):
+        assert dispatch.of_item(problem, 64, 128) == alone
+    made = dispatch.of_item(problem, 64, 128)
+    assert made == heuristic.config(replace(problem, batch=64))
+    assert (made.family, made.pack) == ("gemm", "b")
+    assert dispatch.of_item(problem, 1, 128) == alone
+
+
+@pytest.mark.skipif(not RUNS, reason="no AVX-512 here")
+@pytest.mark.usefixtures("skylake")
+def test_items_that_share_a_matrix_copy_what_is_copied_for_all_their_rows() -> None:
+    """All of it in one block, where L2 holds it; in deterministic calls only if that cuts k nowhere else."""
+    few = Problem("f32", 24, 128, 384)
+    assert dispatch.of_item(few, 64, 24).pack == "none"
+    shared = dispatch.of_item(few, 64, 384)
+    assert (shared.pack, heuristic.kept(few, shared) > 0) == ("b", True)
+    far = Problem("f32", 96, 8192, 64, layout="nt")
+    assert heuristic.kept(far, dispatch.of_item(far, 64, 8192)) == 0
+    deep = Problem("f32", 96, 64, 1500)
+    with fastgemm.deterministic():
+        assert dispatch.of_item(deep, 64, 1500).kc == dispatch.resolve(deep).config.kc < deep.k
 
 
 @pytest.mark.usefixtures("skylake")

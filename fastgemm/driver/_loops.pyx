@@ -330,8 +330,9 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
     store.in_place = False
     store.last, store.flip = 0, 0
     store.narrow = rounds(t, call, &store)
-    copy_b(plan, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
-           call.offsets + 1 if call.offsets != NULL else NULL)
+    if not call.copied_b:
+        copy_b(plan, call, call.b, plan.k, steps, vecs, 0, plan.width, plan.tail, b_space,
+               call.offsets + 1 if call.offsets != NULL else NULL)
     if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
         reads_in_place(&store, call)
         if copies_signs(plan, call, plan.width):
@@ -460,7 +461,8 @@ cdef void blocked_rows(
             else:
                 b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:
-                copy_b(plan, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
+                if not call.copied_b:
+                    copy_b(plan, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
                 if plan.far_copies:
                     item.soon = call.soon
                     if pc + 1 < kblocks:

@@ -13,7 +13,7 @@ from fastgemm.driver._small cimport last_columns, small
 from fastgemm.driver.soon cimport add_span, no_soon, soon_t
 from fastgemm.driver.structs cimport (
     FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
-    panel_start, plan_t, share, special_takes, tile_steps,
+    panel_start, plan_t, share, space_of_b, special_takes, tile_steps,
 )
 from fastgemm.driver.pieces cimport fg_pieces, fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
@@ -68,7 +68,7 @@ cdef void rectangle(
     if plan.family == FAMILY_SMALL:
         small(plan, call, items, row0, row1, vec0, vec1)
         return
-    blocked(plan, call, row0, row1, vec0, vec1, items, space, space + plan.a_bytes)
+    blocked(plan, call, row0, row1, vec0, vec1, items, space, space_of_b(plan, call, space))
 
 
 cdef inline bint in_two(const plan_t* plan, const call_t* call) noexcept nogil:
@@ -152,7 +152,7 @@ cdef void piece(const plan_t* plan, const call_t* call, Py_ssize_t first, Py_ssi
                         0, &plan.rows, 0, &plan.vectors, plan.k, plan.tail)
             first += 1
         elif (plan.batch == 1 or not shared) and takes_whole(plan, &item):
-            whole(plan, &item, space, space + plan.a_bytes)
+            whole(plan, &item, space, space_of_b(plan, call, space))
             first += 1
         else:
             begin = first - i * plan.units
@@ -353,7 +353,8 @@ cdef Py_ssize_t member_items(item_t run, const void* work, char* space, fg_piece
         done += count
 
 
-cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes, int threads) noexcept nogil:
+cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes, size_t zeros,
+                   int threads) noexcept nogil:
     cdef fg_team team
     cdef fg_pieces pieces
     cdef Py_ssize_t done
@@ -367,6 +368,7 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         threads = <int>total
     memset(&pieces, 0, sizeof(pieces))
     if threads <= 1 or fg_is_orphan or fg_in_parallel() or fg_resting():
+        memset(callers + bytes - zeros, 0, zeros)
         member_items(run, work, callers, &pieces, total, 1, 0)
         return 0
     fg_team_open(&team)
@@ -379,6 +381,7 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         # The caller's own is in use already: asking again must not move it.
         space = callers if id == 0 else <char*>fg_workspace(bytes)
         if space != NULL:
+            memset(space + bytes - zeros, 0, zeros)
             done = member_items(run, work, space, &pieces, total, size, id)
         fg_member_done(&team, started, <double>done / <double>total)
         fg_worker_leave(&team, id)

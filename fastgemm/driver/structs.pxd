@@ -50,6 +50,8 @@ cdef struct call_t:
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted
     bint slim                   # B's panels, where it is packed already, are slim ones
     soon_t* soon                # what is to be fetched while tiles run, or NULL
+    char* copy_b                # where the copy of B goes, behind A's blocks if NULL, ...
+    bint copied_b               # ... and whether it is there since an earlier call: of all of B, by such a plan
 
 cdef struct grid_t:
     # A length cut into `panels` parts: the first `larger` have size + 1, the others size.
@@ -59,7 +61,7 @@ cdef struct plan_t:
     # A Config made concrete for a Problem: blocks cut to size, kernels looked up.
     const kernels_t* kernels    # NULL: no kernel takes this problem, NumPy does
     int family                  # index in registry.FAMILIES
-    int mr, nv                  # register tile: rows, vectors
+    int mr, nv                  # register tile: rows, vectors; 0: a vector's kernels, strips or dot products
     bint pack_a, pack_b
     bint strips                 # few rows, and B in place
     # B is panels already, of all of k, one after the other as `vectors` cuts them: so many steps each with what packing
@@ -144,9 +146,19 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
     return i * base + (i if i < extra else extra)
 
 
+cdef inline bint copies_all(const plan_t* plan) noexcept nogil:
+    # Whether the copy of B is one block: all of it, which other rows of A may meet as it is.
+    return (plan.pack_b and plan.family != FAMILY_SMALL and not plan.apart and plan.ncv >= plan.width
+            and plan.kc >= ceil_div(plan.k, plan.kernels.group))
+
+
+cdef inline char* space_of_b(const plan_t* plan, const call_t* call, char* space) noexcept nogil:
+    return space + plan.a_bytes if call.copy_b == NULL else call.copy_b
+
+
 cdef inline Py_ssize_t tile_steps(const plan_t* plan) noexcept nogil:
     # Steps of k of all tiles of a product, where those are the macrokernel's, which fetch what comes after it.
-    if plan.family == FAMILY_GEMV or plan.family == FAMILY_SMALL or plan.family == FAMILY_DOTS:
+    if plan.family == FAMILY_SMALL or not plan.mr:
         return 0
     return ceil_div(plan.m, plan.mr) * ceil_div(plan.width, plan.nv) * ceil_div(plan.k, plan.kernels.group)
 

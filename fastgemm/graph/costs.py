@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import cpu, dispatch, heuristic
+from .. import cpu, dispatch, heuristic, kernels
 from ..problem import PACKED, Problem, normalised
 from . import memory, ops, storage, touches
 from .ir import Graph, Node
@@ -30,6 +30,10 @@ from .ir import Graph, Node
 # on two threads.
 STEP, CHAIN, TEAM = 5000.0, 7000.0, 10000.0
 ITEM, MEMBER = 300.0, 200.0
+# A cut between rows of one matrix beside an L1 of 32 KiB, where the first tiles behind it find nothing of what those
+# before it had there (Cascade Lake, one thread, attention of 384 tokens, us a head by blocks of 96, 48, 24 and 12 rows,
+# float32 701 686 700 733, int8 256 260 268 281).
+CUT = 1500.0
 # A byte that another thread may have written (float32 MLP_2 at batch 256 and 512: 125 and 220 us for 2.9 and 5.7 MB).
 HANDED_ON = 0.17
 # Of computing and fetching, the part of the smaller one that does not hide behind the other (perceptrons in float32,
@@ -58,6 +62,8 @@ class Costs:
 
     def __init__(self, graph: Graph, threads: int, caches: Sequence[int] = ()) -> None:
         self.graph, self.threads, self.caches = graph, threads, tuple(caches) or tuple(cpu.caches())
+        tier = kernels.active_isa()
+        self._cut = CUT if tier is not None and cpu.small_l1(tier) else 0.0
         places = storage.places(graph, copied=True)
         self.strides = {name: place.strides for name, place in places.items() if place is not None}
         # What networks are made of comes again and again: by what costs follow from.
@@ -89,10 +95,11 @@ class Costs:
         if key not in self._known:
             body = part(self.graph, nodes)
             chain = Node("chain", tuple(body.inputs), (nodes[-1].output,), {"body": body, "block": block})
-            items = memory.pieces(body, chain)[0]
+            items, cut = memory.pieces(body, chain)
             turns = -(-items // self.threads)
             work = turns * sum(self._work(node, block) for node in nodes)
             start = CHAIN + (TEAM if min(items, self.threads) > 1 else 0) + turns * (ITEM + MEMBER * len(nodes))
+            start += turns * (1 - 1 / cut.blocks) * self._cut
             if start + work >= limit:
                 return math.inf
             values = [body.values[name] for name in (*body.inputs, *body.outputs)]
@@ -139,7 +146,13 @@ class Costs:
             problem = normalised(problem)
         if problem not in self._products:
             config = dispatch.resolve(problem).config
-            self._products[problem] = config.threads, heuristic.cycles(problem, config)
+            work = heuristic.cycles(problem, config)
+            if rows is not None and stack and m < out.shape[-2]:
+                # Blocks of rows that meet one matrix, one after the other, copy it once (`_chain.Chain`).
+                item = dispatch.of_item(problem, math.prod(lead), out.shape[-2])
+                if copy := heuristic.kept(problem, item):
+                    config, work = item, heuristic.cycles(problem, item) - copy * (1 - m / out.shape[-2])
+            self._products[problem] = config.threads, work
         return self._products[problem]
 
     def _letter(self, name: str) -> str:
