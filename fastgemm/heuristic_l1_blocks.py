@@ -21,6 +21,12 @@ from .problem import PACKED, Problem
 # and two, f64 600^3 1.06 1.04, 700^3 1.09 1.07, 750^3 1.03 1.08, f32 1000^3 1.03 1.02, 1100^3 1.02 1.06, 1280^3 1.0
 # 1.05; c64 700^3 1.04 1.01; with A copied as well 0.8 to 0.97.)
 SIXTEENTHS, STEP_BYTES, ALL_BYTES, ALL_STEPS, ROWS = 9, 4096, 5632, 1024, 18
+# Of at most so many panels, of an output that L2 holds, rows at a time: a panel that L1 keeps is read again for each
+# block of them.  (Cascade Lake, times 18 rows, f32 500 x 192 x 96 1.03, 734 x 98 x 239, 1000 x 192 x 128, 400 x 128 x
+# 300, 256 x 128 x 512 1.01, 300 x 192 x 1000 0.99, stacks of 200 x 150 x 64 1.06, 350 x 111 x 81 1.04, 128 x 96 x 128
+# 1.02; f64 532 x 94 x 94 1.02, 300 x 96 x 800 0.99, stacks of 698 x 76 x 58 1.04; of more panels 0.95 to 1.03, of
+# outputs beyond L2 0.8 to 1.0.)
+NARROW_PANELS, NARROW_ROWS = 3, 72
 # Eighths of L2 from which threads share the columns of such a B, of so many panels each and more: threads that share
 # rows copy all of it, once for every piece of rows that they take.  (Two threads, columns times rows, by turns, 2000^3
 # 1.2, 3000 x 512 x 2048 1.1, 6000 x 1024 x 1536 1.07, 700 x 500 x 700 1.02, 20000 x 256 x 500 0.96, 8000 x 300 x 300
@@ -99,7 +105,8 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
         whole = k * problem.n * row.itemsize <= TURNED_WHOLE * sixteenth
         return max(mr, min(problem.m + mr - 1, TURNED_TOGETHER) // mr * mr), kc, panels * nr if whole else nr
     most = max(1, SIXTEENTHS * sixteenth // (kc * row.itemsize * nr))
-    return max(mr, ROWS // mr * mr), kc, -(-panels // -(-panels // most)) * nr
+    narrow = panels <= NARROW_PANELS and problem.m * problem.n * row.itemsize <= cpu.caches().l2
+    return max(mr, (NARROW_ROWS if narrow else ROWS) // mr * mr), kc, -(-panels // -(-panels // most)) * nr
 
 
 def in_panels(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> tuple[int, int, int] | None:
