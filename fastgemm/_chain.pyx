@@ -19,7 +19,7 @@ from fastgemm._packed cimport Panels, find
 from fastgemm.driver._plan cimport Plan
 from fastgemm.driver._team cimport run_items, threads_now
 from fastgemm.driver.abi cimport rows_t
-from fastgemm.driver.structs cimport LINE, appended, copies_all, letter, plan_t
+from fastgemm.driver.structs cimport LINE, appended, bytes_of_copies, letter, plan_t
 from fastgemm.float_errors cimport clear_flags
 from fastgemm.members cimport (
     ABSENT, FINISH, MAX_LEVEL, MAX_OUTER, MAX_SLOTS, PRODUCT, ROWS, SCRATCH, member_t, ref_t, run_item, work_t,
@@ -27,7 +27,7 @@ from fastgemm.members cimport (
 
 import numpy as np
 
-from fastgemm import registry, row_operations
+from fastgemm import cpu, registry, row_operations
 from fastgemm.heuristic_ways import far_bytes
 
 cnp.import_array()
@@ -46,6 +46,7 @@ def add_table(int level, object capsule):
 
 cdef enum:
     KEPT = 8        # products whose copies are kept at most: pointers in a line
+    KEPT_L3 = 4     # the part of L3 that copies of one thread may take
 
 
 cdef inline Py_ssize_t whole_lines(Py_ssize_t bytes):
@@ -159,13 +160,14 @@ cdef class Chain:
         # Items that follow each other multiply by one matrix: blocks of rows, heads with the same keys.  A thread's
         # copy of it stays for the next one, where both plans copy it alike.
         cdef const plan_t* plans = m.plans
-        cdef int i
-        if self.kept == KEPT or not copies_all(&plans[0]):
+        cdef Py_ssize_t bytes = whole_lines(bytes_of_copies(&plans[0]))
+        if bytes == 0 or self.kept == KEPT or self.held + bytes > cpu.caches().l3 // KEPT_L3:
             return 0
-        for i in range(2):
-            m.keeps[i] = copies_all(&plans[i]) and plans[i].kernels == plans[0].kernels and plans[i].nv == plans[0].nv
+        m.keeps[0] = True
+        m.keeps[1] = (bytes_of_copies(&plans[1]) and plans[1].kernels == plans[0].kernels
+                      and plans[1].nv == plans[0].nv and plans[1].ncv == plans[0].ncv)
         m.key, m.kept = self.kept, self.scratch + self.held
-        self.held += whole_lines(max(plans[0].b_bytes, plans[1].b_bytes))
+        self.held += bytes
         self.kept += 1
         return 0
 

@@ -256,7 +256,7 @@ def of_item(problem: Problem, matrices: int, rows: int) -> Config:
     if rows > problem.m:
         # A copy is made for all of them, and so whatever is copied for so many.
         every = resolve(replace(problem, m=rows, batch=matrices)).config
-        if every.family == config.family and problem.m >= every.mr:
+        if config.pack == "none" != every.pack and every.family == config.family and problem.m >= every.mr:
             config = every
         if config.kc >= problem.k or not _deterministic:
             config = heuristic.sharing(problem, config)

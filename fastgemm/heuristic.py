@@ -275,7 +275,7 @@ def _copying(problem: Problem, vectors: int, lanes: int) -> float:
 
 
 def sharing(problem: Problem, config: Config) -> Config:
-    """Return a configuration whose copy of B is one block where it can be, for other rows that meet B afterwards.
+    """Return a configuration for a B that other rows meet afterwards: its copy is one block where L2 holds that.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def sharing(problem: Problem, config: Config) -> Config:
 
 
 def kept(problem: Problem, config: Config) -> float:
-    """Return what of `cycles` is for a copy of B that can stay for other rows: one block, of all of it; or 0.
+    """Return what of `cycles` is for copies of B that can stay for other rows, of all steps; or 0.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def kept(problem: Problem, config: Config) -> float:
     >>> heuristic.kept(near, heuristic.config(near, registry.isa("v4")))
     0.0
     """
-    if config.pack == "none" or config.family == "small" or config.kc < problem.k or config.nc < problem.n:
+    if config.pack == "none" or config.family == "small" or config.kc < problem.k:
         return 0.0
     lanes = registry.lanes(problem.row, registry.isa(config.isa))
     return _copying(problem, -(-problem.n // lanes), lanes)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import kernels, registry
+from fastgemm import dispatch, heuristic, kernels, registry
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref
+from fastgemm.problem import Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 TYPES = {"float32": "float32", "float64": "float64", "int8": "int32", "bfloat16": "float32"}
@@ -52,6 +53,27 @@ def test_blocks_of_rows_share_a_copy(tier: registry.Isa, dtype: str, turned: boo
             chain.run([a, b, out], threads)
             np.testing.assert_array_equal(out.astype("f8"), exact(a, b).astype(out.dtype).astype("f8"))
             b[...] = np.roll(b, 1, axis=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_copies_of_several_blocks_of_columns(tier: registry.Isa, dtype: str) -> None:
+    """One behind the other; none where blocks of k would take each other's place."""
+    row = registry.dtype("i8_i32" if dtype == "int8" else "f32")
+    mr, nv = registry.registers(row, tier)[0]
+    nr = nv * registry.lanes(row, tier)
+    heads, rows, block, n, k = 2, 9 * mr - 1, 4 * mr, 5 * nr - 3, 40
+    a, b = integers((heads, rows, k), dtype, 1), integers((heads, k, n), dtype, 2)
+    own = heuristic.config(Problem(row.name, block, n, k), tier)
+    for kc in (k, 16):
+        config = own.replace(family=heuristic.family(row, tier), mr=mr, nr=nr, mc=2 * mr, kc=kc, nc=2 * nr, pack="ab")
+        out = np.zeros((heads, rows, n), dtype_of(TYPES[dtype]))
+        product = Product(n, k, stack_of(0, a, block), stack_of(1, b), stack_of(2, out, block))
+        with dispatch.forced(config):
+            chain = Chain([product], (heads, 3), rows, block)
+        assert chain.kept == (kc == k)
+        for threads in (1, 2):
+            chain.run([a, b, out], threads)
+            np.testing.assert_array_equal(out, exact(a, b))
 
 
 def test_heads_share_a_copy(tier: registry.Isa) -> None:

@@ -461,6 +461,8 @@ cdef void blocked_rows(
             else:
                 b = call.b + (p * call.rs_b + (vec * L // t.part) * call.cs_b) * size_ab
             if plan.pack_b:
+                if call.copy_b != NULL:
+                    b_space = call.copy_b + vec * kp * L * size
                 if not call.copied_b:
                     copy_b(plan, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
                 if plan.far_copies:

@@ -50,8 +50,8 @@ cdef struct call_t:
     const offset_t* offsets     # of A and B; NULL: nothing is subtracted
     bint slim                   # B's panels, where it is packed already, are slim ones
     soon_t* soon                # what is to be fetched while tiles run, or NULL
-    char* copy_b                # where the copy of B goes, behind A's blocks if NULL, ...
-    bint copied_b               # ... and whether it is there since an earlier call: of all of B, by such a plan
+    char* copy_b                # where copies of B's blocks go and stay, NULL: each behind A's blocks, ...
+    bint copied_b               # ... and whether they are there since an earlier call, by such a plan
 
 cdef struct grid_t:
     # A length cut into `panels` parts: the first `larger` have size + 1, the others size.
@@ -146,10 +146,12 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
     return i * base + (i if i < extra else extra)
 
 
-cdef inline bint copies_all(const plan_t* plan) noexcept nogil:
-    # Whether the copy of B is one block: all of it, which other rows of A may meet as it is.
-    return (plan.pack_b and plan.family != FAMILY_SMALL and not plan.apart and plan.ncv >= plan.width
-            and plan.kc >= ceil_div(plan.k, plan.kernels.group))
+cdef inline Py_ssize_t bytes_of_copies(const plan_t* plan) noexcept nogil:
+    # Of B's blocks one behind the other, which other rows of A may meet as they are; 0: several are of k, or none is.
+    cdef Py_ssize_t steps = ceil_div(plan.k, plan.kernels.group)
+    if not plan.pack_b or plan.family == FAMILY_SMALL or plan.apart or plan.kc < steps:
+        return 0
+    return plan.width * plan.kernels.length * (steps + plan.kernels.appended) * plan.kernels.real_bytes
 
 
 cdef inline char* space_of_b(const plan_t* plan, const call_t* call, char* space) noexcept nogil:
