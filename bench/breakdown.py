@@ -40,8 +40,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     about, _, rest = (__doc__ or "").partition("\n\n")
     made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--networks", nargs="+", choices=workload_cases.NETWORKS, default=["MLP_1", "MHA_1"],
-                      metavar="NAME", help=f"of {', '.join(workload_cases.NETWORKS)} (default MLP_1 MHA_1)")  # fmt:skip
+    made.add_argument("--networks", nargs="+", choices=workload_cases.ALL, default=["MLP_1", "MHA_1"],
+                      metavar="NAME", help=f"of {', '.join(workload_cases.ALL)} (default MLP_1 MHA_1)")  # fmt:skip
     made.add_argument("--dtype", nargs="+", choices=workload_cases.DTYPES, default=list(workload_cases.DTYPES),
                       metavar="DTYPE", help=f"of {', '.join(workload_cases.DTYPES)} (default: all)")  # fmt: skip
     made.add_argument("--batch", nargs="+", type=int, default=[], metavar="N",
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     found = []
     for name in options.networks:
-        batches = options.batch or [512 if workload_cases.NETWORKS[name][0] == "mlp" else 8]
+        batches = options.batch or [512 if workload_cases.ALL[name][0] == "mlp" else 8]
         found += workload_cases.chosen([name], options.dtype, batches)
     lines: list[list[str]] = []
     with progress.bar("breakdown", len(found) * len(options.threads)) as bar:

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     about, _, rest = (__doc__ or "").partition("\n\n")
     made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = list(workload_cases.NETWORKS)
+    names = list(workload_cases.ALL)
     made.add_argument("--networks", nargs="+", choices=names, default=["MLP_1", "MLP_2", "MHA_1"], metavar="NAME",
                       help=f"of {', '.join(names)} (default MLP_1 MLP_2 MHA_1)")  # fmt: skip
     made.add_argument("--dtype", nargs="+", choices=workload_cases.DTYPES, default=list(workload_cases.DTYPES),
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     works = []
     for name in options.networks:
-        kind = workload_cases.NETWORKS[name][0]
+        kind = workload_cases.ALL[name][0]
         works += workload_cases.chosen([name], options.dtype, options.batch or [32 if kind == "mlp" else 8])
     works.sort(key=lambda work: (work.kind != "mlp", workload_cases.DTYPES.index(work.dtype)))
     measured: dict[str, list[dict[str, float]]] = {}

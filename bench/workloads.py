@@ -56,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     known = [name for name in workload_peers.libraries() if not name.startswith(SUBJECT)]
     what = made.add_argument_group("what to time")
     what.add_argument(
-        "--networks", nargs="+", choices=workload_cases.NETWORKS, default=list(workload_cases.NETWORKS), metavar="NAME",
-        help=f"of {', '.join(workload_cases.NETWORKS)} (default: all)",
+        "--networks", nargs="+", choices=workload_cases.ALL, default=list(workload_cases.NETWORKS), metavar="NAME",
+        help=f"of {', '.join(workload_cases.ALL)} (default: all but {' and '.join(workload_cases.LONG)})",
     )  # fmt: skip
     what.add_argument("--dtype", nargs="+", choices=workload_cases.DTYPES, default=["float32"], metavar="DTYPE",
                       help=f"of {', '.join(workload_cases.DTYPES)} (default float32)")  # fmt: skip

@@ -3,7 +3,7 @@
 The cost of a way is the time of the thread that ends last, in cycles:
 
     computing   products by the rules' own estimate (`heuristic.cycles`: tiles, edges, packing a right operand that is
-                not packed yet, for each item again), the other operations by the number
+                not packed yet, once for the blocks of rows that share it), the other operations by the number
     fetching    bytes fetched into each level (`memory.traffic`), each at what it costs from the level behind
     starting    of steps, of teams of threads, of items and members of a chain
     waiting     threads that have nothing to do: items that they cannot share evenly, products that one thread does
