@@ -178,7 +178,7 @@ class Chain(_chain.Chain):
             layout = _letter(row, rows, member.k, member.a) + _letter(row, member.k, member.n, b)
             problem = Problem(row.name, rows, member.n, member.k, 1, layout, 1)
             plan = dispatch.plan_for(problem)
-            config = dispatch.of_item(problem, matrices, rows * items)
+            config = dispatch.of_item(problem, matrices, rows * items, member.c.slot == SCRATCH)
             return plan if config == plan.config else Plan(problem, config)
 
         # How many matrices B is, item by item, and how many items meet one of them, one after the other.

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from . import database, heuristic, heuristic_packed, kernels, registry, untuned
+from . import database, heuristic, heuristic_items, heuristic_packed, kernels, registry, untuned
 from .driver import _plan
 from .plan import Plan
 from .problem import PACKED, Config, Problem, Record
@@ -232,7 +232,7 @@ def resolve(problem: Problem, panels: Panels | None = None) -> Decision:
     return Decision(rules(problem, panels), "heuristic", why)
 
 
-def of_item(problem: Problem, matrices: int, rows: int) -> Config:
+def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> Config:
     """Return how an item of a chain computes a product.
 
     Parameters
@@ -243,6 +243,8 @@ def of_item(problem: Problem, matrices: int, rows: int) -> Config:
         How many right operands there are, item by item.
     rows : int
         Of all items that multiply by one of them, one after the other: a copy of it stays for them.
+    near : bool
+        Whether its output is the item's own scratch.
     """
     found = resolve(problem)
     if found.rung != "heuristic":
@@ -258,8 +260,10 @@ def of_item(problem: Problem, matrices: int, rows: int) -> Config:
         every = resolve(replace(problem, m=rows, batch=matrices)).config
         if config.pack == "none" != every.pack and every.family == config.family and problem.m >= every.mr:
             config = every
-        if config.kc >= problem.k or not _deterministic:
-            config = heuristic.sharing(problem, config)
+    made = heuristic_items.config(problem, config, rows, near)
+    # (Where bits are to be the same k is cut where it was.)
+    if made.misfit(problem) is None and (made.kc == config.kc or not _deterministic):
+        return made
     return config if config.misfit(problem) is None else found.config
 
 

@@ -256,7 +256,7 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     streams = streams_of(dt, far)
     cycles = grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, streams)
     cycles += begins
-    moved = 0.0 if pack == "none" else _copying(problem, vectors, lanes)
+    moved = 0.0 if pack == "none" else copying(problem, vectors, lanes)
     if pack == "ab":
         moved += m * k
     # What a thread reads and writes in all, where the caches of its core do not hold it: splitting n, every thread
@@ -269,49 +269,18 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
-def _copying(problem: Problem, vectors: int, lanes: int) -> float:
-    # A packed vector of B: a load and a store from a cache or from memory; transposing, an element a cycle.
+def copying(problem: Problem, vectors: int, lanes: int) -> float:
+    """Return the part of `cycles` that copies so many vectors of B's rows.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic
+    >>> from fastgemm.problem import Problem
+    >>> heuristic.copying(Problem("f32", 8, 64, 100, layout="nt"), 4, 16)
+    6400
+    """
+    # A load and a store from a cache or from memory; transposing, an element a cycle.
     return vectors * -(-problem.k // problem.row.group) * (2.0 if problem.layout[1] == "n" else lanes)
-
-
-def sharing(problem: Problem, config: Config) -> Config:
-    """Return a configuration for a B that other rows meet afterwards: its copy is one block where L2 holds that.
-
-    Examples
-    --------
-    >>> from fastgemm import heuristic, registry
-    >>> from fastgemm.problem import Problem
-    >>> few = Problem("f32", 96, 384, 128, layout="nt")
-    >>> config = heuristic.sharing(few, heuristic.config(few, registry.isa("v3")))
-    >>> config.kc, config.nc, heuristic.kept(few, config) > 0
-    (128, 384, True)
-    """
-    row = problem.row
-    if config.pack == "none" or config.family == "small" or row.itemsize * problem.k * problem.n > _most_kept():
-        return config
-    kc = max(config.kc, -(-problem.k // row.group) * row.group)
-    return replace(config, kc=kc, nc=max(config.nc, -(-problem.n // config.nr) * config.nr))
-
-
-def kept(problem: Problem, config: Config) -> float:
-    """Return what of `cycles` is for copies of B that can stay for other rows, of all steps; or 0.
-
-    Examples
-    --------
-    >>> from fastgemm import heuristic, registry
-    >>> from fastgemm.problem import Problem
-    >>> near = Problem("f32", 96, 384, 128)
-    >>> heuristic.kept(near, heuristic.config(near, registry.isa("v4")))
-    0.0
-    """
-    if config.pack == "none" or config.family == "small" or config.kc < problem.k:
-        return 0.0
-    lanes = registry.lanes(problem.row, registry.isa(config.isa))
-    return _copying(problem, -(-problem.n // lanes), lanes)
-
-
-def _most_kept() -> int:
-    return cpu.caches().l2 // 2
 
 
 def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:

@@ -27,7 +27,7 @@ LAYERS = (
     ("driver",),
     ("kernels",),
     ("heuristic", "database", "untuned", "special"),
-    ("heuristic_packed",),
+    ("heuristic_packed", "heuristic_items"),
     ("plan",),
     ("dispatch",),
     ("float_errors", "terms"),

@@ -15,6 +15,7 @@ from fastgemm import (
     dispatch,
     heuristic,
     heuristic_dots,
+    heuristic_items,
     heuristic_l1,
     heuristic_l1_blocks,
     heuristic_l1_written,
@@ -375,8 +376,12 @@ def test_items_that_share_a_matrix_copy_what_is_copied_for_all_their_rows() -> N
     few = Problem("f32", 24, 128, 384)
     assert dispatch.of_item(few, 64, 24).pack == "none"
     shared = dispatch.of_item(few, 64, 384)
-    assert (shared.pack, heuristic.kept(few, shared) > 0) == ("b", True)
+    assert (shared.pack, heuristic_items.kept(few, shared) > 0) == ("b", True)
     assert shared.nc == 128 < dispatch.of_item(replace(few, n=300), 64, 384).nc < dispatch.of_item(few, 1, 24).nc
+    narrow = Problem("f32", 96, 64, 512)
+    assert [dispatch.of_item(narrow, 64, 96 * items).pack for items in (1, 3, 4)] == ["none", "none", "b"]
+    keys = Problem("f32", 128, 512, 64, layout="nt")
+    assert [dispatch.of_item(keys, 64, 512, near).mc for near in (False, True)] == [24, 132]
     deep = Problem("f32", 96, 64, 1500)
     with fastgemm.deterministic():
         assert dispatch.of_item(deep, 64, 1500).kc == dispatch.resolve(deep).config.kc < deep.k

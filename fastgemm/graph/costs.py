@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import cpu, dispatch, heuristic, kernels
+from .. import cpu, dispatch, heuristic, heuristic_items, kernels
 from ..problem import PACKED, Problem, normalised
 from . import memory, ops, storage, touches
 from .ir import Graph, Node
@@ -150,7 +150,7 @@ class Costs:
             if rows is not None and stack and m < out.shape[-2]:
                 # Blocks of rows that meet one matrix, one after the other, copy it once (`_chain.Chain`).
                 item = dispatch.of_item(problem, math.prod(lead), out.shape[-2])
-                if copy := heuristic.kept(problem, item):
+                if copy := heuristic_items.kept(problem, item):
                     config, work = item, heuristic.cycles(problem, item) - copy * (1 - m / out.shape[-2])
             self._products[problem] = config.threads, work
         return self._products[problem]

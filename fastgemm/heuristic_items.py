@@ -1,0 +1,83 @@
+"""Products of a chain's items, which differ from calls in two ways: copies of B stay, and C may stay too.
+
+Items that follow each other multiply by one matrix, where they are blocks of rows of one head: a thread's copies of it
+stay for them (`_chain.Chain`), and pay for fewer rows.  Scratch, where an item's next product finds what this one
+writes, stays in the caches.
+
+The figures are of a Cascade Lake, one thread, us a head of attention in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import cpu, heuristic, registry
+from .problem import Config, Problem
+
+# Half of L2: what is copied in one block up to that.  (Of all columns, over the rules' own blocks of columns: 4096 x 64
+# 0.90, 6000 x 64 0.77, where K takes all of L2 and more.)
+SHARE_OF_L2 = 2
+# Items that meet a matrix, beside a small L1, from which it is copied although it would be read as it lies.  (512 x 512
+# x 64 in blocks of 128 rows, V of 64 columns, 661, so 636; three blocks of 384 are copied anyway.)
+COPIED_FOR = 4
+# Quarters of L1 up to which a panel of B meets all rows of an item whose output stays, and not 96 of them, or those of
+# a C that is written whole rows at a time.  (128 rows at once, 128 x 96 66.3, so 64.7, 128 x 64 46, so 44.5, 512 x 64
+# 661, so 650; of 384 x 128, panels as large as L1, 689, so 688.)
+PANEL_QUARTERS = 3
+
+
+def config(problem: Problem, found: Config, rows: int, near: bool) -> Config:
+    """Return how an item computes its product.
+
+    Parameters
+    ----------
+    problem : Problem
+        The item's.
+    found : Config
+        What the rules say for it.
+    rows : int
+        Of all items that multiply by the same matrix, one after the other.
+    near : bool
+        Whether its output is scratch.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic, heuristic_items, registry
+    >>> from fastgemm.problem import Problem
+    >>> few = Problem("f32", 96, 384, 128, layout="nt")
+    >>> own = heuristic.config(few, registry.isa("v3"))
+    >>> config = heuristic_items.config(few, own, 384, False)
+    >>> config.kc, config.nc, heuristic_items.kept(few, config) > 0
+    (128, 384, True)
+    """
+    tier, row = registry.isa(found.isa) if found.isa else None, problem.row
+    if tier is None or found.family in ("numpy", "small") or not found.mr:
+        return found
+    small, whole = cpu.small_l1(tier), -(-problem.k // row.group) * row.group
+    if rows >= COPIED_FOR * problem.m and small and found.pack == "none" and problem.layout == "nn":
+        found = replace(found, pack="b", kc=whole)
+    if found.pack == "none":
+        return found
+    if rows > problem.m and row.itemsize * problem.k * problem.n <= cpu.caches().l2 // SHARE_OF_L2:
+        found = replace(found, kc=max(found.kc, whole), nc=max(found.nc, -(-problem.n // found.nr) * found.nr))
+    panel = min(found.kc, problem.k) * found.nr * row.itemsize
+    if near and small and found.pack == "b" and 4 * panel <= PANEL_QUARTERS * cpu.caches().l1d:
+        found = replace(found, mc=max(found.mc, -(-problem.m // found.mr) * found.mr))
+    return found
+
+
+def kept(problem: Problem, config: Config) -> float:
+    """Return what of `heuristic.cycles` is for copies of B that can stay for other rows, of all steps; or 0.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic, heuristic_items, registry
+    >>> from fastgemm.problem import Problem
+    >>> tiny = Problem("f32", 8, 8, 8)
+    >>> heuristic_items.kept(tiny, heuristic.config(tiny, registry.isa("v3")))
+    0.0
+    """
+    if config.pack == "none" or config.family == "small" or config.kc < problem.k:
+        return 0.0
+    lanes = registry.lanes(problem.row, registry.isa(config.isa))
+    return heuristic.copying(problem, -(-problem.n // lanes), lanes)
