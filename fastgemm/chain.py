@@ -109,6 +109,9 @@ class Map(NamedTuple):
 class Chain(_chain.Chain):
     """Members over an outer dimension, ready to run from any thread.
 
+    Where items that follow each other multiply by one matrix, each thread keeps its copy of it, in the layout that
+    kernels read, from one to the next (of `kept` products; never of a matrix that the chain writes itself).
+
     Parameters
     ----------
     members : sequence of Product, Rows and Map

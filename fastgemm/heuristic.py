@@ -256,7 +256,7 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     streams = streams_of(dt, far)
     cycles = grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, streams)
     cycles += begins
-    moved = 0.0 if pack == "none" else copying(problem, vectors, lanes)
+    moved = 0.0 if pack == "none" else copying(problem.layout, vectors, k, lanes)
     if pack == "ab":
         moved += m * k
     # What a thread reads and writes in all, where the caches of its core do not hold it: splitting n, every thread
@@ -269,18 +269,17 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
-def copying(problem: Problem, vectors: int, lanes: int) -> float:
-    """Return the part of `cycles` that copies so many vectors of B's rows.
+def copying(layout: str, vectors: int, steps: int, lanes: int) -> float:
+    """Return the part of `cycles` that copies B: so many vectors of so many numbers, for so many steps of k.
 
     Examples
     --------
     >>> from fastgemm import heuristic
-    >>> from fastgemm.problem import Problem
-    >>> heuristic.copying(Problem("f32", 8, 64, 100, layout="nt"), 4, 16)
-    6400
+    >>> heuristic.copying("nt", 4, 100, 16), heuristic.copying("nn", 4, 100, 16)
+    (6400.0, 800.0)
     """
     # A load and a store from a cache or from memory; transposing, an element a cycle.
-    return vectors * -(-problem.k // problem.row.group) * (2.0 if problem.layout[1] == "n" else lanes)
+    return vectors * steps * (2.0 if layout[1] == "n" else float(lanes))
 
 
 def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:

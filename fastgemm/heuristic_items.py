@@ -80,4 +80,4 @@ def kept(problem: Problem, config: Config) -> float:
     if config.pack == "none" or config.family == "small" or config.kc < problem.k:
         return 0.0
     lanes = registry.lanes(problem.row, registry.isa(config.isa))
-    return heuristic.copying(problem, -(-problem.n // lanes), lanes)
+    return heuristic.copying(problem.layout, -(-problem.n // lanes), -(-problem.k // problem.row.group), lanes)
