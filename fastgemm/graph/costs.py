@@ -135,7 +135,8 @@ class Costs:
         row = touches.product_row(left.dtype)
         (*lead, m, n), k = out.shape, left.shape[-1]
         stack = math.prod(right.shape[:-2]) != 1
-        m = rows or (m if stack else m * math.prod(lead))
+        every = m if stack else m * math.prod(lead)
+        m = rows or every
         count = math.prod(lead) if stack and rows is None else 1
         if row is None:
             return 1, 2.0 * count * m * n * k
@@ -147,11 +148,11 @@ class Costs:
         if problem not in self._products:
             config = dispatch.resolve(problem).config
             work = heuristic.cycles(problem, config)
-            if rows is not None and stack and m < out.shape[-2]:
+            if m < every and not known:
                 # Blocks of rows that meet one matrix, one after the other, copy it once (`_chain.Chain`).
-                item = dispatch.of_item(problem, math.prod(lead), out.shape[-2])
+                item = dispatch.of_item(problem, math.prod(lead) if stack else 1, every)
                 if copy := heuristic_items.kept(problem, item):
-                    config, work = item, heuristic.cycles(problem, item) - copy * (1 - m / out.shape[-2])
+                    config, work = item, heuristic.cycles(problem, item) - copy * (1 - m / every)
             self._products[problem] = config.threads, work
         return self._products[problem]
 
