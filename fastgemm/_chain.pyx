@@ -28,6 +28,7 @@ from fastgemm.members cimport (
 import numpy as np
 
 from fastgemm import cpu, registry, row_operations
+from fastgemm.heuristic_items import stays
 from fastgemm.heuristic_ways import far_bytes
 
 cnp.import_array()
@@ -161,6 +162,8 @@ cdef class Chain:
         cdef const plan_t* plans = m.plans
         cdef Py_ssize_t bytes = whole_lines(bytes_of_copies(&plans[0]))
         if bytes == 0 or self.kept == KEPT or self.held + bytes > cpu.caches().l3 // KEPT_L3:
+            return 0
+        if not stays(bytes, plans[0].m):
             return 0
         m.keeps[0] = True
         m.keeps[1] = (bytes_of_copies(&plans[1]) and plans[1].kernels == plans[0].kernels

@@ -17,6 +17,9 @@ from .problem import Config, Problem
 # Half of L2: what is copied in one block up to that.  (Of all columns, over the rules' own blocks of columns: 4096 x 64
 # 0.90, 6000 x 64 0.77, where K takes all of L2 and more.)
 SHARE_OF_L2 = 2
+# Quarters of L2 from which copies do not stay for items of more than so many rows: they would come from L3 where a new
+# one is at hand.  (2048 x 128, K as large as L2, kept over copied again by 512, 256, 128, 64 rows 0.93 0.98 1.05 1.1.)
+KEPT_QUARTERS, KEPT_ROWS = 3, 192
 # Items that meet a matrix, beside a small L1, from which it is copied although it would be read as it lies.  (512 x 512
 # x 64 in blocks of 128 rows, V of 64 columns, 661, so 636; three blocks of 384 are copied anyway.)
 COPIED_FOR = 4
@@ -66,8 +69,20 @@ def config(problem: Problem, found: Config, rows: int, near: bool) -> Config:
     return found
 
 
+def stays(size: int, rows: int) -> bool:
+    """Say whether copies of so many bytes stay for items of so many rows.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_items
+    >>> [heuristic_items.stays(1 << 30, rows) for rows in (64, 512)]
+    [True, False]
+    """
+    return rows <= KEPT_ROWS or 4 * size <= KEPT_QUARTERS * cpu.caches().l2
+
+
 def kept(problem: Problem, config: Config) -> float:
-    """Return what of `heuristic.cycles` is for copies of B that can stay for other rows, of all steps; or 0.
+    """Return what of `heuristic.cycles` is for copies of B that stay for other rows, of all steps; or 0.
 
     Examples
     --------
@@ -78,6 +93,8 @@ def kept(problem: Problem, config: Config) -> float:
     0.0
     """
     if config.pack == "none" or config.family == "small" or config.kc < problem.k:
+        return 0.0
+    if not stays(problem.row.itemsize * problem.k * problem.n, problem.m):
         return 0.0
     lanes = registry.lanes(problem.row, registry.isa(config.isa))
     return heuristic.copying(problem.layout, -(-problem.n // lanes), -(-problem.k // problem.row.group), lanes)

@@ -23,7 +23,8 @@ from ..operands import Operands
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 # Bytes of scratch that a thread may keep for a chain, in L2's.
 SCRATCH = 4
-# A shorter chain has to promise so much more than the longest: estimates of what is nearly the same are no closer.
+# A shorter chain has to promise so much more than the longest, and than none: estimates of what is nearly the same are
+# no closer.
 CLOSER = 0.97
 
 
@@ -120,7 +121,7 @@ class Choice:
         for nodes in self.parts(run):
             rest = self.costs.apart(run[len(nodes) :])
             for block in self.blocks(nodes):
-                limit = CLOSER * found.cost if 0 < len(found.nodes) != len(nodes) else found.cost
+                limit = CLOSER * found.cost if len(nodes) < len(run) and len(found.nodes) != len(nodes) else found.cost
                 cost = rest + self.costs.chained(nodes, block, limit - rest)
                 if cost < limit and self.fits(nodes, block):
                     found = Best(nodes, block, cost)
