@@ -90,8 +90,7 @@ NETWORKS = {
     "MHA_3": ("mha", (384, 1024, 8)),
     "MHA_4": ("mha", (512, 1024, 16)),
 }
-# And of our own, for long texts: whose scores, and at last whose keys, no L2 holds.  Run where they are named, with
-# `--batch 1`.
+# And of our own, for long texts: whose scores, and at last whose keys, no L2 holds.  Run where they are named.
 LONG = {"MHA_1024": ("mha", (1024, 1024, 16)), "MHA_2048": ("mha", (2048, 512, 8))}
 ALL = {**NETWORKS, **LONG}
 
@@ -110,6 +109,7 @@ def chosen(
     for dtype in dtypes:
         for name in names:
             kind, sizes = ALL[name]
-            for batch in batches or (BATCHES if kind == "mlp" else MHA_BATCHES):
+            own = BATCHES if kind == "mlp" else (1,) if name in LONG else MHA_BATCHES
+            for batch in batches or own:
                 found.append(Workload(name, kind, sizes, batch, dtype))
     return found

@@ -50,7 +50,7 @@ cdef enum:
     KEPT_L3 = 4     # the part of L3 that copies of one thread may take
 
 
-cdef inline Py_ssize_t whole_lines(Py_ssize_t bytes):
+cdef inline Py_ssize_t whole_lines(Py_ssize_t bytes) noexcept nogil:
     return (bytes + LINE - 1) // LINE * LINE
 
 
@@ -173,10 +173,14 @@ cdef class Chain:
         self.kept += 1
         return 0
 
+    cdef Py_ssize_t copied(self) noexcept:
+        # Where the line of the workspace is that says what copies are of; the last one.
+        return self.scratch + self.held + whole_lines(self.most)
+
     @property
     def workspace(self):
         """Bytes of a thread's own memory."""
-        return self.scratch + self.held + whole_lines(self.most) + LINE
+        return self.copied() + LINE
 
     cdef const float* keep(self, values, Py_ssize_t columns) except NULL:
         # The memory of one float32, or of one a column.
@@ -384,7 +388,7 @@ cdef class Chain:
             if written:
                 work.written |= <unsigned long long>1 << i
         work.members, work.count = self.members, self.count
-        work.blocks, work.copied = self.scratch + self.held, self.workspace - LINE
+        work.blocks, work.copied = self.scratch + self.held, self.copied()
         work.block, work.rest, work.far = self.block, self.rest, self.far
         for i in range(MAX_OUTER):
             work.outer[i] = self.outer[i]

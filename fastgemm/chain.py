@@ -186,7 +186,7 @@ class Chain(_chain.Chain):
 
         # How many matrices B is, item by item, and how many items meet one of them, one after the other.
         matrices = items = 1
-        if isinstance(member.b, Ref):
+        if isinstance(member.b, Ref) and member.b.slot != SCRATCH:
             steps = (0,) * (len(outer) - len(member.b.steps)) + tuple(member.b.steps)
             matrices = math.prod(size for size, step in zip(outer, steps, strict=True) if step)
             inwards = list(zip(outer, steps, strict=True))[::-1]

@@ -255,8 +255,9 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
         # product, whose operands are at hand (Cascade Lake, attention of 128 tokens, 8 and 32 x 8 heads of 96, f32, one
         # thread 1.05 and 1.07, two 1.06 and 1.06; of 64 numbers a head, and of 384 and 512 tokens, they are the same).
         config = resolve(replace(problem, batch=matrices)).config
-    if rows > problem.m:
-        # A copy is made for all of them, and so whatever is copied for so many.
+    if rows > problem.m and heuristic_items.held(problem):
+        # What is copied for so many rows pays for the few of an item.  (Cascade Lake, one thread, 128 of 4096 by 64 x
+        # 4096, attention in float32 over B in place, 1.16; of a B that L2 does not hold each item would copy for long.)
         every = resolve(replace(problem, m=rows, batch=matrices)).config
         if config.pack == "none" != every.pack and every.family == config.family and problem.m >= every.mr:
             config = every

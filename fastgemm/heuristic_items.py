@@ -14,14 +14,15 @@ from dataclasses import replace
 from . import cpu, heuristic, registry
 from .problem import Config, Problem
 
-# Half of L2: what is copied in one block up to that.  (Of all columns, over the rules' own blocks of columns: 4096 x 64
-# 0.90, 6000 x 64 0.77, where K takes all of L2 and more.)
+# The part of L2 up to which B is copied in one block.  (Of all columns, over the rules' own blocks of columns: 4096 x
+# 64 0.90, 6000 x 64 0.77, where K takes all of L2 and more.)
 SHARE_OF_L2 = 2
 # Quarters of L2 from which copies do not stay for items of more than so many rows: they would come from L3 where a new
 # one is at hand.  (2048 x 128, K as large as L2, kept over copied again by 512, 256, 128, 64 rows 0.93 0.98 1.05 1.1.)
 KEPT_QUARTERS, KEPT_ROWS = 3, 192
-# Items that meet a matrix, beside a small L1, from which it is copied although it would be read as it lies.  (512 x 512
-# x 64 in blocks of 128 rows, V of 64 columns, 661, so 636; three blocks of 384 are copied anyway.)
+# Items that meet a matrix which L2 holds, beside a small L1, from which it is copied in one block although it would be
+# read as it lies, or in blocks of k, where a panel of it takes no more than that part.  (Over blocks before, 512 of 512
+# x 64, V in place, 1.04, 1500 x 128 1.13; panels of 3000 and 4096 steps 0.96 and 0.88.)
 COPIED_FOR = 4
 # Quarters of L1 up to which a panel of B meets all rows of an item whose output stays, and not 96 of them, or those of
 # a C that is written whole rows at a time.  (128 rows at once, 128 x 96 66.3, so 64.7, 128 x 64 46, so 44.5, 512 x 64
@@ -53,20 +54,34 @@ def config(problem: Problem, found: Config, rows: int, near: bool) -> Config:
     >>> config.kc, config.nc, heuristic_items.kept(few, config) > 0
     (128, 384, True)
     """
-    tier, row = registry.isa(found.isa) if found.isa else None, problem.row
-    if tier is None or found.family in ("numpy", "small") or not found.mr:
+    if not found.mr or found.family == "small":
         return found
-    small, whole = cpu.small_l1(tier), -(-problem.k // row.group) * row.group
-    if rows >= COPIED_FOR * problem.m and small and found.pack == "none" and problem.layout == "nn":
-        found = replace(found, pack="b", kc=whole)
-    if found.pack == "none":
+    row, size, l2 = problem.row, _bytes(problem), cpu.caches().l2
+    small, share = cpu.small_l1(registry.isa(found.isa)), l2 // SHARE_OF_L2
+    kc, nc = -(-problem.k // row.group) * row.group, -(-problem.n // found.nr) * found.nr
+    often = small and rows >= COPIED_FOR * problem.m and problem.layout == "nn"
+    often = often and size <= l2 and kc * found.nr * row.itemsize <= share
+    if found.pack == "none" and not often:
         return found
-    if rows > problem.m and row.itemsize * problem.k * problem.n <= cpu.caches().l2 // SHARE_OF_L2:
-        found = replace(found, kc=max(found.kc, whole), nc=max(found.nc, -(-problem.n // found.nr) * found.nr))
+    if often or (rows > problem.m and size <= share):
+        found = replace(found, pack="b" if found.pack == "none" else found.pack, kc=kc, nc=nc)
     panel = min(found.kc, problem.k) * found.nr * row.itemsize
     if near and small and found.pack == "b" and 4 * panel <= PANEL_QUARTERS * cpu.caches().l1d:
         found = replace(found, mc=max(found.mc, -(-problem.m // found.mr) * found.mr))
     return found
+
+
+def held(problem: Problem) -> bool:
+    """Say whether L2 holds a copy of B.
+
+    Examples
+    --------
+    >>> from fastgemm import heuristic_items
+    >>> from fastgemm.problem import Problem
+    >>> [heuristic_items.held(Problem("f32", 8, n, n)) for n in (64, 20000)]
+    [True, False]
+    """
+    return _bytes(problem) <= cpu.caches().l2
 
 
 def stays(size: int, rows: int) -> bool:
@@ -94,7 +109,12 @@ def kept(problem: Problem, config: Config) -> float:
     """
     if config.pack == "none" or config.family == "small" or config.kc < problem.k:
         return 0.0
-    if not stays(problem.row.itemsize * problem.k * problem.n, problem.m):
+    if not stays(_bytes(problem), problem.m):
         return 0.0
     lanes = registry.lanes(problem.row, registry.isa(config.isa))
     return heuristic.copying(problem.layout, -(-problem.n // lanes), -(-problem.k // problem.row.group), lanes)
+
+
+def _bytes(problem: Problem) -> int:
+    # Of a copy of B.
+    return problem.row.itemsize * problem.k * problem.n

@@ -92,12 +92,15 @@ def test_heads_share_a_copy(tier: registry.Isa) -> None:
 
 def test_two_products_keep_copies_of_their_own(tier: registry.Isa) -> None:
     heads, rows, block, length, size = 2, 120, 48, 96, 64
+    config = heuristic.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
     q, k, v = (integers((heads, n, size), "float32", n) for n in (rows, length, length))
     out, keys = np.zeros((heads, rows, size), "f4"), k.swapaxes(1, 2)
     scores = Ref(SCRATCH, "float32", row=4 * length, column=4)
     first = Product(length, size, stack_of(0, q, block), stack_of(1, keys), scores)
     second = Product(size, length, scores, stack_of(2, v), stack_of(3, out, block))
-    chain = Chain([first, second], (heads, 3), rows, block, block * length * 4)
+    with dispatch.forced(config):
+        chain = Chain([first, second], (heads, 3), rows, block, block * length * 4)
+    assert chain.kept == 2
     for threads in (1, 2):
         out[...] = 0
         chain.run([q, keys, v, out], threads)
@@ -106,19 +109,24 @@ def test_two_products_keep_copies_of_their_own(tier: registry.Isa) -> None:
 
 def test_no_copy_of_what_items_write_is_kept(tier: registry.Isa) -> None:
     """Each item makes the matrix that it multiplies by, at one place for all."""
-    items, rows, n, k = 3, 64, 96, 64
-    a, given = integers((items * rows, k), "float32", 1), integers((items * k, n), "float32", 2)
-    made, out = np.zeros((k, n), "f4"), np.zeros((items * rows, n), "f4")
+    items, rows, k = 3, 64, 64
+    n = rows
+    a, given = integers((items * rows, k), "float32", 1), integers((items * n, k), "float32", 2)
+    made, out = np.zeros((n, k), "f4"), np.zeros((items * rows, n), "f4")
+    config = heuristic.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
 
     def matrix(slot: int, array: np.ndarray, step: int = rows) -> Ref:
         return Ref(slot, "float32", 0, (step * array.strides[0],), *array.strides)
 
     members: list[Any] = [
-        Map(n, matrix(1, given), matrix(2, made, 0), Finish("relu")),
-        Product(n, k, matrix(0, a), matrix(2, made, 0), matrix(3, out)),
+        Map(k, matrix(1, given), matrix(2, made, 0), Finish("relu")),
+        Product(n, k, matrix(0, a), matrix(2, made.T, 0), matrix(3, out)),
     ]
-    Chain(members, (items,), items * rows, rows).run([a, given, made, out], 1)
-    want = [exact(x, np.maximum(y, 0)) for x, y in zip(np.split(a, items), np.split(given, items), strict=True)]
+    with dispatch.forced(config):
+        chain = Chain(members, (items,), items * rows, rows)
+    assert chain.kept == 1, "its place is there, and not used"
+    chain.run([a, given, made, out], 1)
+    want = [exact(x, np.maximum(y.T, 0)) for x, y in zip(np.split(a, items), np.split(given, items), strict=True)]
     np.testing.assert_array_equal(out, np.concatenate(want))
 
 

@@ -378,6 +378,8 @@ def test_items_that_share_a_matrix_copy_what_is_copied_for_all_their_rows() -> N
     shared = dispatch.of_item(few, 64, 384)
     assert (shared.pack, heuristic_items.kept(few, shared) > 0) == ("b", True)
     assert shared.nc == 128 < dispatch.of_item(replace(few, n=300), 64, 384).nc < dispatch.of_item(few, 1, 24).nc
+    large = Problem("f32", 16, 4096, 4096)
+    assert dispatch.of_item(large, 1, 1600) == dispatch.resolve(large).config, "no copy of it would stay"
     narrow = Problem("f32", 96, 64, 512)
     assert [dispatch.of_item(narrow, 64, 96 * items).pack for items in (1, 3, 4)] == ["none", "none", "b"]
     keys = Problem("f32", 128, 512, 64, layout="nt")

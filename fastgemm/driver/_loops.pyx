@@ -465,7 +465,7 @@ cdef void blocked_rows(
                     b_space = call.copy_b + vec * kp * L * size
                 if not call.copied_b:
                     copy_b(plan, call, b, live_k, kp, &j_grid, vec, vecs, tail, b_space, offset_b)
-                if plan.far_copies:
+                if plan.far_copies and not call.copied_b:
                     item.soon = call.soon
                     if pc + 1 < kblocks:
                         item.soon = next_copy(plan, call, &soon, share(steps, pc + 1, kblocks),

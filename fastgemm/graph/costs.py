@@ -68,7 +68,7 @@ class Costs:
         self.strides = {name: place.strides for name, place in places.items() if place is not None}
         # What networks are made of comes again and again: by what costs follow from.
         self._known: dict[tuple[Any, ...], float] = {}
-        self._products: dict[Problem, tuple[int, float]] = {}
+        self._products: dict[tuple[Problem, int], tuple[int, float]] = {}
 
     def apart(self, nodes: Sequence[Node]) -> float:
         """Return the cost of nodes, each of which reads what the one before makes, by all threads one after another."""
@@ -145,7 +145,9 @@ class Costs:
         problem = Problem(row.name, m, n, k, count, layout, threads)
         if rows is None:
             problem = normalised(problem)
-        if problem not in self._products:
+        # (An item's problem may be another node's own.)
+        key = problem, every
+        if key not in self._products:
             config = dispatch.resolve(problem).config
             work = heuristic.cycles(problem, config)
             if m < every and not known:
@@ -153,8 +155,8 @@ class Costs:
                 item = dispatch.of_item(problem, math.prod(lead) if stack else 1, every)
                 if copy := heuristic_items.kept(problem, item):
                     config, work = item, heuristic.cycles(problem, item) - copy * (1 - m / every)
-            self._products[problem] = config.threads, work
-        return self._products[problem]
+            self._products[key] = config.threads, work
+        return self._products[key]
 
     def _letter(self, name: str) -> str:
         """Return the layout letter of an operand, see `Problem`; what is made inside a chain lies in rows."""
