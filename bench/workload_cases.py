@@ -91,7 +91,12 @@ NETWORKS = {
     "MHA_4": ("mha", (512, 1024, 16)),
 }
 # And of our own, for long texts: whose scores, and at last whose keys, no L2 holds.  Run where they are named.
-LONG = {"MHA_1024": ("mha", (1024, 1024, 16)), "MHA_2048": ("mha", (2048, 512, 8))}
+LONG = {
+    "MHA_1024": ("mha", (1024, 1024, 16)),
+    "MHA_2048": ("mha", (2048, 512, 8)),
+    "MHA_4096": ("mha", (4096, 256, 4)),
+    "MHA_8192": ("mha", (8192, 128, 2)),
+}
 ALL = {**NETWORKS, **LONG}
 
 

@@ -85,7 +85,7 @@ def measure(work: Workload, sample: float) -> tuple[Way, list[Way]]:
 
     import fastgemm
     from fastgemm.graph import compile, costs, passes
-    from fastgemm.graph.passes.chains import Choice, chained
+    from fastgemm.graph.passes.chains import Best, Choice, chained
 
     with fastgemm.threads(work.threads):
         written, given = workload_graph.graph(work, workload_data.operands(work))
@@ -99,9 +99,10 @@ def measure(work: Workload, sample: float) -> tuple[Way, list[Way]]:
         known = costs.Costs(ready, work.threads)
         promised, compiled = [], []
         for length, block in asked:
-            cost = known.apart(run[length:]) + (known.chained(run[:length], block) if length else 0.0)
+            keys = choice.keys(run[:length], block)
+            cost = known.apart(run[length:]) + (known.chained(run[:length], block, keys) if length else 0.0)
             promised.append(cost)
-            made = chained(ready, [(run[:length], block)]) if length else ready
+            made = chained(ready, [Best(run[:length], block, keys, cost)]) if length else ready
             compiled.append(compile(made, fusion="none"))
 
         def call(graph: Any) -> Callable[[], object]:

@@ -36,6 +36,7 @@ class Chain:
         level: int,
         plans: Callable[[int], Plan],
         again: bool,
+        more: bool,
         finish: tuple[Any, ...] | None,
         sums: tuple[Any, ...],
     ) -> None: ...
@@ -50,6 +51,7 @@ class Chain:
         p: float,
         quants: tuple[float, ...],
         vectors: Sequence[Any],
+        parts: tuple[Any, ...] | None,
     ) -> None: ...
     def add_finish(self, n: int, x: Any, y: Any, row: DType, level: int, finish: tuple[Any, ...]) -> None: ...
     def run(self, arrays: Sequence[NDArray[Any]], threads: int | None = None) -> None: ...

@@ -46,7 +46,7 @@ def add_table(int level, object capsule):
 
 
 cdef enum:
-    KEPT = 8        # products whose copies are kept at most: pointers in a line
+    KEPT = 64       # products whose copies are kept at most
     KEPT_L3 = 4     # the part of L3 that copies of one thread may take
 
 
@@ -74,7 +74,7 @@ cdef class Chain:
     cdef Py_ssize_t outer[MAX_OUTER]
     cdef readonly Py_ssize_t rows, block, scratch
     cdef Py_ssize_t rest
-    # A thread's workspace: the scratch, copies that stay, what products need while they run, and a line that says of
+    # A thread's workspace: the scratch, copies that stay, what products need while they run, and lines that say of
     # which matrices those are copies.
     cdef Py_ssize_t held, most
     cdef readonly int kept
@@ -174,13 +174,16 @@ cdef class Chain:
         return 0
 
     cdef Py_ssize_t copied(self) noexcept:
-        # Where the line of the workspace is that says what copies are of; the last one.
+        # Where the workspace says what copies are of: its end.
         return self.scratch + self.held + whole_lines(self.most)
+
+    cdef Py_ssize_t zeros(self) noexcept:
+        return whole_lines(self.kept * sizeof(char*))
 
     @property
     def workspace(self):
         """Bytes of a thread's own memory."""
-        return self.copied() + LINE
+        return self.copied() + self.zeros()
 
     cdef const float* keep(self, values, Py_ssize_t columns) except NULL:
         # The memory of one float32, or of one a column.
@@ -234,11 +237,12 @@ cdef class Chain:
                 raise ValueError("a residual has adjacent columns")
         return 0
 
-    def add_product(self, Py_ssize_t n, Py_ssize_t k, a, b, c, row, level, plans, bint again, finish, sums):
+    def add_product(self, Py_ssize_t n, Py_ssize_t k, a, b, c, row, level, plans, bint again, bint more, finish, sums):
         """Add ``c = f(a @ b)`` by a row of the registry; `plans` makes a plan for m rows.
 
-        `b` is a reference or `Panels`, `again` whether the next item mostly has the same one; `finish` is (code, p, q,
-        bias, residual) or None; of bytes, `sums` is (scale, shift, zero, low, high of c, zero of a, of b).
+        `b` is a reference or `Panels`, `again` whether the next item mostly has the same one, `more` whether the
+        product is added to what c holds; `finish` is (code, p, q, bias, residual) or None; of bytes, `sums` is (scale,
+        shift, zero, low, high of c, zero of a, of b).
         """
         cdef member_t* m = self.more()
         cdef Panels panels
@@ -248,6 +252,9 @@ cdef class Chain:
         m.kind, m.n, m.k = PRODUCT, n, k
         if n < 1 or k < 1:
             raise ValueError("a product of no numbers")
+        m.more = more
+        if more and (finish is not None or row.name == "i8_q8"):
+            raise ValueError("what is added to c is the product alone")
         operands = " ".join(row.names)
         self.take(&m.x, a, None, k, operands, False)
         cdef bint floats = row.name == "i8_i32" and c.dtype == "float32"
@@ -291,8 +298,22 @@ cdef class Chain:
             self.take_finish(m, level, row, finish, n)
         self.count += 1
 
-    def add_rows(self, Py_ssize_t n, x, y, op, kinds, level, double p, quants, vectors):
-        """Add an operation on rows of the registry between two stored kinds; `vectors` are references or None."""
+    cdef int take_parts(self, member_t* m, op, state, made, Py_ssize_t width, bint more) except -1:
+        if op.name != "softmax" or width < 1:
+            raise ValueError(f"{op.name} in parts, with means of {width} columns")
+        m.in_parts, m.k, m.more = True, width, more
+        self.take(&m.v, state, None, 2, "float32", True)
+        if made is not None:
+            self.take(&m.beside, made, None, width, "float32", True)
+        if state.column != 4 or made is not None and made.column != 4:
+            raise ValueError("state and means of a softmax in parts have adjacent columns")
+        return 0
+
+    def add_rows(self, Py_ssize_t n, x, y, op, kinds, level, double p, quants, vectors, parts):
+        """Add an operation on rows of the registry between two stored kinds; `vectors` are references or None.
+
+        `parts` is None, or of a softmax in parts (state, means or None, their columns, whether parts follow).
+        """
         cdef member_t* m = self.more()
         cdef ref_t* made
         cdef int index = row_operations.row_index(op, *kinds)
@@ -311,6 +332,9 @@ cdef class Chain:
                 self.take(made, vector, None if vector.row else 1, n, "float32", False)
                 if vector.column != 4 or vector.row and (i or op.name != "softmax"):
                     raise ValueError("the vectors of rows have adjacent numbers")
+        if parts is not None:
+            state, means, width, more = parts
+            self.take_parts(m, op, state, means, width, more)
         for ref in (x, y):
             if n > 1 and ref.column != registry.bytes_of(ref.dtype):
                 raise ValueError("operations on rows take adjacent columns")
@@ -350,7 +374,7 @@ cdef class Chain:
         cdef work_t work
         cdef cnp.ndarray array
         cdef int failed, d, most = threads_now()
-        cdef Py_ssize_t total, i, lowest, highest, reach
+        cdef Py_ssize_t total, i, lowest, highest, reach, zeros = self.zeros()
         if not self.sealed:
             self.far = sum(slot[2] - slot[1] for slot in self.slots if slot and not slot[3]) >= far_bytes()
             self.sealed = True
@@ -394,7 +418,7 @@ cdef class Chain:
             work.outer[i] = self.outer[i]
         total = self.outer[0] * self.outer[1] * self.outer[2]
         with nogil:
-            failed = run_items(run_item, &work, total, work.copied + LINE, LINE, most)
+            failed = run_items(run_item, &work, total, work.copied + zeros, zeros, most)
         clear_flags()
         if failed:
             raise MemoryError("no memory for a chain's workspace")

@@ -68,7 +68,8 @@ class Product(NamedTuple):
         float32   finish(sums * scale), of halves likewise what `finish` makes before it is rounded
         bytes     the nearest to sums * scale + shift + c.zero, no less than `low`: c.zero for relu
 
-    with `scale` and `shift` one number, or one a column, that the chain copies.
+    with `scale` and `shift` one number, or one a column, that the chain copies.  `more`: the product alone is added to
+    what `c` holds.
     """
 
     n: int
@@ -80,6 +81,28 @@ class Product(NamedTuple):
     scale: Any = None
     shift: Any = None
     low: int | None = None
+    more: bool = False
+
+
+class Parts(NamedTuple):
+    """What a softmax goes by whose columns come in parts, each a member of its own.
+
+    Each part makes shares of all columns so far, and `made`, the means that products by shares of the parts before
+    gave, smaller to go with them: add this part's product, and they are the means of all columns so far.
+
+    `state` has two float32 a row, that the first part begins; `made` is None for that one, else rows of `width`
+    float32.  `more` says whether parts follow.
+
+    References
+    ----------
+    Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv 1805.02867; Dao et al., FlashAttention,
+    arXiv 2205.14135.
+    """
+
+    state: Ref
+    made: Ref | None
+    width: int
+    more: bool
 
 
 class Rows(NamedTuple):
@@ -95,6 +118,7 @@ class Rows(NamedTuple):
     out: Ref
     params: Mapping[str, float] = {}
     vectors: Mapping[str, Ref] = {}
+    parts: Parts | None = None
 
 
 class Map(NamedTuple):
@@ -193,8 +217,9 @@ class Chain(_chain.Chain):
             items = math.prod(size for size, _ in itertools.takewhile(lambda one: one[0] == 1 or not one[1], inwards))
         finish = None if member.finish is None else _finish(member.finish)
         self.add_product(
-            member.n, member.k, member.a, b, member.c, row, tier.level, plans, items > 1, finish, _sums(member)
-        )
+            member.n, member.k, member.a, b, member.c, row, tier.level, plans, items > 1, member.more, finish,
+            _sums(member),
+        )  # fmt: skip
 
     def _add_rows(self, member: Rows, tier: registry.Isa) -> None:
         op = row_operations.row_op(member.op)
@@ -210,7 +235,7 @@ class Chain(_chain.Chain):
             raise ValueError("scales are finite and above zero")
         given = [member.vectors.get(name) for name in op.vectors]
         value = float(next(iter(numbers.values()), 0.0))
-        self.add_rows(member.n, member.x, member.out, op, kinds, tier.level, value, quants, given)
+        self.add_rows(member.n, member.x, member.out, op, kinds, tier.level, value, quants, given, member.parts)
 
 
 def load(tier: registry.Isa) -> None:

@@ -268,6 +268,11 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
     return config if config.misfit(problem) is None else found.config
 
 
+def is_deterministic() -> bool:
+    """Say whether bits are to be the same whatever the threads and the database."""
+    return _deterministic
+
+
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA and FASTGEMM_BF16 hold for the database too.
     config, half = record.config, kernels.half_isa()

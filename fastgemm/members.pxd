@@ -27,6 +27,9 @@ cdef struct member_t:
     int kind
     ref_t x, y, u, v        # operands and output: A, C, B and bias; input, output and the vectors of rows
     ref_t beside            # residual
+    # A softmax in parts: `v` is its state, `beside` what the parts before gave, of `k` columns.
+    bint in_parts
+    bint more               # parts follow; a product is added to what C holds
     Py_ssize_t n, k
     plan_t plans[2]         # of a product: for whole items and for the last one
     char* panels            # B where it is packed
@@ -92,7 +95,7 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
     call.rs_c, call.cs_c = m.y.row // size_c, m.y.column // size_c
     if m.n == 1:
         call.cs_b, call.cs_c = 0, plan.kernels.part
-    call.store.alpha_is_one = True
+    call.store.alpha_is_one, call.store.beta_kind = True, m.more
     if m.appended >= 0:
         memset(offsets, 0, sizeof(offsets))
         offsets[0].is_unsigned, offsets[1].is_unsigned = m.a_unsigned, m.b_unsigned
@@ -135,6 +138,10 @@ cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_
         terms = m.terms
         terms.u = <const float*>u
         terms.v, terms.rs_u = <const float*>at(&m.v, work, index, space), m.u.row
+        if m.in_parts:
+            terms.state, terms.rs_state = <char*>terms.v, m.v.row
+            terms.made, terms.rs_made = at(&m.beside, work, index, space), m.beside.row
+            terms.width, terms.more = m.k, m.more
         m.rows(count, m.n, x, m.x.row, y, m.y.row, &terms)
     else:
         if x != y:

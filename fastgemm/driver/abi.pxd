@@ -150,6 +150,14 @@ cdef struct row_terms_t:
     const float* v              # beta
     float x_scale, x_zero       # what bytes stand for
     float y_scale, y_zero
+    # A softmax whose columns come in parts, one call each: of each row its largest number and its sum so far (two
+    # floats, `rs_state` bytes apart; NULL: all columns are here), the means that the parts before gave (rows of `width`
+    # floats, NULL: this is the first part), which what is new takes a share from, and whether there are more to come.
+    char* state
+    Py_ssize_t rs_state
+    char* made
+    Py_ssize_t rs_made, width
+    bint more
 
 ctypedef void (*rows_t)(
     Py_ssize_t rows, Py_ssize_t columns, void* x, Py_ssize_t rs_x, void* y, Py_ssize_t rs_y,

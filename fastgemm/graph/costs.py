@@ -17,13 +17,15 @@ others.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import cpu, dispatch, heuristic, heuristic_items, kernels
 from ..problem import PACKED, Problem, normalised
 from . import memory, ops, storage, touches
-from .ir import Graph, Node
+from .attention import attention, of_part, parts
+from .ir import Graph, Node, Value
 
 # Cycles, Zen 5 (4.5 GHz), two threads unless said.  A step by itself is a call from Python, 1.2 us on one thread, 0.4
 # more for a chain, and a team that starts and ends: perceptrons with two or four steps less are 2 to 7 us a step faster
@@ -89,16 +91,21 @@ class Costs:
             made.add(node.output)
         return cost
 
-    def chained(self, nodes: Sequence[Node], block: int, limit: float = math.inf) -> float:
-        """Return the cost of such nodes as one chain, for so many rows at a time; infinite where it passes a limit."""
-        key = (block, *self._key(nodes))
+    def chained(self, nodes: Sequence[Node], block: int, keys: int = 0, limit: float = math.inf) -> float:
+        """Return the cost of such nodes as one chain, for so many rows at a time; infinite where it passes a limit.
+
+        `keys`: how many keys attention among them meets at a time; 0: all.
+        """
+        key = (block, keys, *self._key(nodes))
         if key not in self._known:
             body = part(self.graph, nodes)
-            chain = Node("chain", tuple(body.inputs), (nodes[-1].output,), {"body": body, "block": block})
+            asked = {"body": body, "block": block, "keys": keys}
+            chain = Node("chain", tuple(body.inputs), (nodes[-1].output,), asked)
             items, cut = memory.pieces(body, chain)
             turns = -(-items // self.threads)
-            work = turns * sum(self._work(node, block) for node in nodes)
-            start = CHAIN + (TEAM if min(items, self.threads) > 1 else 0) + turns * (ITEM + MEMBER * len(nodes))
+            members, item = self._item(nodes, block, keys)
+            work = turns * item
+            start = CHAIN + (TEAM if min(items, self.threads) > 1 else 0) + turns * (ITEM + MEMBER * members)
             start += turns * (1 - 1 / cut.blocks) * self._cut
             if start + work >= limit:
                 return math.inf
@@ -122,16 +129,32 @@ class Costs:
         busy = self.threads if node.kind in (ops.ROW, ops.QUANTISE) else 1
         return busy, self._work(node, None) / busy
 
-    def _work(self, node: Node, rows: int | None) -> float:
+    def _item(self, nodes: Sequence[Node], block: int, keys: int) -> tuple[int, float]:
+        """Return how many members an item of a chain has, and their work."""
+        found = attention(nodes, self.graph.values) if keys else None
+        if found is None:
+            return len(nodes), sum(self._work(node, block) for node in nodes)
+        members, work = len(nodes) - len(found), sum(self._work(node, block) for node in nodes if node not in found)
+        counts = Counter(some for _, some in parts(found.keys(self.graph.values), keys))
+        for some, count in counts.items():
+            values = of_part(found, self.graph.values, some)
+            means = NUMBERS[ops.QUANTISE] * block * values[found.means.output].shape[-1]
+            work += count * (means + sum(self._work(node, block, values) for node in found))
+            members += count * len(found)
+        return members, work
+
+    def _work(self, node: Node, rows: int | None, values: Mapping[str, Value] | None = None) -> float:
         """Return what one thread takes for all rows of a node, or for so many of one item."""
         if node.kind == ops.PRODUCT:
-            return self._product(node, rows, 1)[1]
-        out = self.graph.values[node.output]
+            return self._product(node, rows, 1, values)[1]
+        out = (values or self.graph.values)[node.output]
         return NUMBERS[node.kind] * (out.size if rows is None else rows * out.shape[-1])
 
-    def _product(self, node: Node, rows: int | None, threads: int) -> tuple[int, float]:
+    def _product(
+        self, node: Node, rows: int | None, threads: int, values: Mapping[str, Value] | None = None
+    ) -> tuple[int, float]:
         """Return how many threads do a product, or an item's rows of it, and the work of each."""
-        left, right, out = (self.graph.values[name] for name in (*node.inputs[:2], node.output))
+        left, right, out = ((values or self.graph.values)[name] for name in (*node.inputs[:2], node.output))
         row = touches.product_row(left.dtype)
         (*lead, m, n), k = out.shape, left.shape[-1]
         stack = math.prod(right.shape[:-2]) != 1

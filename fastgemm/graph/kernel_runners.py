@@ -129,8 +129,8 @@ class ChainOf:
 
     Parameters
     ----------
-    nodes, values, block
-        As `Lowering` takes them.
+    nodes, values, block, keys
+        As `Operands` and `Lowering` take them.
     inputs : sequence of str
         What the operands are called in `values`.
     places : sequence of Place
@@ -144,20 +144,22 @@ class ChainOf:
         inputs: Sequence[str],
         places: Sequence[Place],
         block: int,
+        keys: int = 0,
     ) -> None:
         self.result = nodes[-1].output
         self.operands = {name: at for at, name in enumerate((*inputs, self.result))}
         strides = {name: value.data.strides for name, value in values.items() if value.data is not None}
         strides |= {name: place.strides for name, place in zip(self.operands, places, strict=True)}
         self._asked = nodes, values, strides, block
+        self._keys = keys
         self.made: tuple[Chain, list[Array | None], list[tuple[int, int]]] | None = None
 
     def misfit(self) -> str | None:
         """Return why kernels do not take it; None where they do."""
-        return Lowering(Operands(*self._asked)).misfit()
+        return Lowering(Operands(*self._asked), self._keys).misfit()
 
     def _make(self) -> tuple[Chain, list[Array | None], list[tuple[int, int]]]:
-        lowered = Lowering(Operands(*self._asked))
+        lowered = Lowering(Operands(*self._asked), self._keys)
         chain = lowered.chain()
         values = self._asked[1]
         known = [values[one].data if isinstance(one, str) else one for one in lowered.sources]

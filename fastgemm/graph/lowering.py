@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from .. import registry, row_operations
-from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Product, Ref, Rows
+from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Parts, Product, Ref, Rows
 from ..heuristic_packed import MAX_BYTES_K
 from ..packed import PackedMatrix, pack
 from . import ops
+from .attention import Attention, attention, parts
 from .ir import Node, Value
 from .operands import Operands
 from .rowwise import ROWS, Unfit
 from .rules import Array
+from .scratch import with_refs
 
 
 class Lowering:
@@ -28,10 +30,12 @@ class Lowering:
     ----------
     at : Operands
         Of the chain's nodes; slots and scratch are handed out meanwhile, so it serves one lowering.
+    keys : int
+        How many keys of attention are met at a time; 0: all.
     """
 
-    def __init__(self, at: Operands) -> None:
-        self.at = at
+    def __init__(self, at: Operands, keys: int = 0) -> None:
+        self.at, self.keys = at, keys
         self.nodes, self.values, self.result, self.sources = at.nodes, at.values, at.result, at.sources
         self._members: list[Any] = []
         self._packs = True
@@ -68,8 +72,12 @@ class Lowering:
             raise Unfit(f"{len(self.at.geometry.lead)} leading axes: a chain counts two and its blocks of rows")
         now = self.at.outside(self.nodes[0].inputs[0])
         pairs = zip(self.nodes, (*self.nodes[1:], None), strict=True)
+        cut = attention(self.nodes, self.values) if self.keys else None
         for node, after in pairs:
-            if after is not None and self._rounds(node, after, now):
+            if cut is not None and node is cut.scores:
+                (_, (_, after)) = next(pairs), next(pairs)
+                now = self._attention(cut, now, after)
+            elif after is not None and self._rounds(node, after, now):
                 next(pairs)
                 now = self._rows(node, now, self.values[node.output].shape[-1], after.output == self.result, "", after)
             else:
@@ -125,18 +133,51 @@ class Lowering:
     def _product(self, node: Node, x: Ref, columns: int, last: bool, wanted: str) -> Ref:
         weight = self.values[node.inputs[1]]
         a = self._as(x, weight.shape[-2], weight.dtype.name)
-        terms = dict(zip(node.attributes.get("terms", ()), node.inputs[2:], strict=True))
         # Halves are finished in float32.
-        kind = "float64" if wanted == "float64" else "float32"
-        bias = self.at.vector(terms["bias"], kind) if "bias" in terms else None
-        beside = self._as(self.at.outside(terms["residual"]), columns, kind, kept=True) if "residual" in terms else None
-        activation = self._finish("", node)
-        finish = Finish(activation, bias, beside) if terms or activation else None
+        finish = self._finish_of(node, columns, "float64" if wanted == "float64" else "float32")
         b = self._weight(weight, 0)
         c = self.at.target(last, columns, wanted)
-        self._adjacent(c, beside)
+        self._adjacent(c)
         self._members.append(Product(columns, weight.shape[-2], a, b, c, finish))
         return c
+
+    def _finish_of(self, node: Node, columns: int, kind: str) -> Finish | None:
+        """Return what follows a product of floats."""
+        terms = dict(zip(node.attributes.get("terms", ()), node.inputs[2:], strict=True))
+        bias = self.at.vector(terms["bias"], kind) if "bias" in terms else None
+        beside = self._as(self.at.outside(terms["residual"]), columns, kind, kept=True) if "residual" in terms else None
+        self._adjacent(beside)
+        activation = self._finish("", node)
+        return Finish(activation, bias, beside) if terms or activation else None
+
+    def _attention(self, cut: Attention, x: Ref, after: Node | None) -> Ref:
+        """Attention by parts of the keys."""
+        keys, given = self.values[cut.scores.inputs[1]], self.values[cut.means.inputs[1]]
+        kind, width = keys.dtype.name, given.shape[-1]
+        a, k, v = self._as(x, keys.shape[-2], kind), self.at.matrix(keys.name), self.at.matrix(given.name)
+        finish = self._finish_of(cut.scores, keys.shape[-1], "float32")
+        params, vectors = self._of_softmax(cut.shares, keys.shape[-1])
+        self._adjacent(*vectors.values())
+        pieces = parts(keys.shape[-1], self.keys)
+        scores = self.at.scratch.rows(pieces[0][1], "float32")
+        shares = scores if kind == "float32" else self.at.scratch.rows(pieces[0][1], kind)
+        state = self.at.scratch.rows(2, "float32")
+        made = self.at.target(after is None, width, "float32")
+        self._adjacent(made)
+        for first, some in pieces:
+
+            def part(ref: Ref, first: int = first) -> Ref:
+                return ref._replace(offset=ref.offset + first * ref.column)
+
+            own = None if finish is None else with_refs(finish, part)
+            self._members.append(Product(some, keys.shape[-2], a, part(k), scores, own))
+            before = Parts(state, made if first else None, width, first + some < keys.shape[-1])
+            masks = {name: part(ref) for name, ref in vectors.items()}
+            self._members.append(Rows("softmax", some, scores, shares, params, masks, before))
+            rows = v._replace(offset=v.offset + first * v.row)
+            self._members.append(Product(width, some, shares, rows, made, more=first > 0))
+        kept = kind if after is None or after.kind == ops.PRODUCT else "float32"
+        return made if kept == "float32" else self._cast(made, width, self.at.target(after is None, width, kept))
 
     def _weight(self, weight: Value, zero: int) -> Ref | PackedMatrix:
         """Return a right operand: packed where it is known."""
@@ -234,16 +275,19 @@ class Lowering:
             params = {"epsilon": node.attributes.get("epsilon", 1e-5)}
             given = zip(row_operations.row_op("layer_norm").vectors, node.inputs[1:], strict=False)
             vectors = {name: self.at.vector(read, "float32") for name, read in given}
-        elif node.op == "masked_softmax":
-            params = {"scale": node.attributes.get("scale", 1.0)}
-            if len(node.inputs) > 1:
-                vectors = {"mask": self._mask(node.inputs[1], columns)}
+        elif ROWS[node.op] == "softmax":
+            params, vectors = self._of_softmax(node, columns)
         self._adjacent(x, out, *vectors.values())
         self._members.append(Rows(ROWS[node.op], columns, x, out, params, vectors))
         return made
 
-    def _mask(self, name: str, columns: int) -> Ref:
-        return self._as(self.at.outside(name), columns, "float32", kept=True)
+    def _of_softmax(self, node: Node, columns: int) -> tuple[dict[str, float], dict[str, Ref]]:
+        """Return a softmax' numbers and vectors."""
+        if node.op != "masked_softmax":
+            return {}, {}
+        given = zip(row_operations.row_op("softmax").vectors, node.inputs[1:], strict=False)
+        vectors = {name: self._as(self.at.outside(read), columns, "float32", kept=True) for name, read in given}
+        return {"scale": node.attributes.get("scale", 1.0)}, vectors
 
 
 def _finite(numbers: Array | None) -> Array | None:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from .. import cpu
 from . import ops, rowwise, touches
+from .attention import attention, parts
 from .ir import Graph, Node
-from .touches import Touch
+from .touches import Touch, in_parts
 
 # Cycles a byte beyond what the level above costs: Zen 5, one thread, the maximum of float32 arrays of 36 KiB to 256 MiB
 # takes 0.026, 0.035, 0.071 and 0.119 cycles a byte (`python bench/cachegrind.py --rates`).
@@ -174,11 +175,14 @@ class _Cache:
         body: Graph = node.attributes["body"]
         spent: list[int] = []
         count, part = pieces(body, node)
+        groups, narrow = _groups(body, node.attributes.get("keys", 0))
         outside = {name: self.places.get(name, name) for name in (*body.inputs, *body.outputs)}
         for at in range(min(count, FOLLOWED)):
             total = 0
-            for member in body.nodes:
-                found = self._touches(body, member, part.rows)
+            for group in groups:
+                found = [one for member in group for one in self._touches(body, member, part.rows)]
+                if len(group) > 1:
+                    found = in_parts(found, narrow)
                 total += self.touch([(self._place(body, one.name, outside, at, part), one) for one in found])
             spent.append(total)
         whole = 0
@@ -201,6 +205,17 @@ class _Cache:
             return outside[name]
         weight = any(name in one.inputs[1:2] and one.kind == ops.PRODUCT for one in body.nodes)
         return f"{outside[name]}#{at // part.blocks if weight else at}"
+
+
+def _groups(body: Graph, keys: int) -> tuple[list[list[Node]], dict[str, float]]:
+    """Return a chain's members, those of attention by parts together, and what part of values is there at a time."""
+    cut = attention(body.nodes, body.values) if keys else None
+    if cut is None:
+        return [[node] for node in body.nodes], {}
+    at = body.nodes.index(cut.scores)
+    share = parts(cut.keys(body.values), keys)[0][1] / cut.keys(body.values)
+    groups = [[node] for node in body.nodes]
+    return [*groups[:at], list(cut), *groups[at + 3 :]], {cut.scores.output: share, cut.shares.output: share}
 
 
 class _Pieces(NamedTuple):

@@ -112,7 +112,7 @@ OPS: dict[str, Op] = {
         Op("copy", COPY, (1, 1), rules.same, meanings.copy),
         Op("concat", COPY, (1, 1 << 16), rules.concat, meanings.concat, {"axis": REQUIRED}),
         Op("gather", COPY, (2, 2), rules.gather, meanings.gather, {"axis": 0}),
-        Op("chain", CHAIN, (1, 64), rules.chain, meanings.chain, {"body": REQUIRED, "block": REQUIRED}),
+        Op("chain", CHAIN, (1, 64), rules.chain, meanings.chain, {"body": REQUIRED, "block": REQUIRED, "keys": 0}),
         Op("cast", QUANTISE, (1, 1), rules_products.cast, meanings.cast, {"dtype": REQUIRED}),
         Op("quantize", QUANTISE, (2, 3), rules_products.quantize, meanings.quantize, {"axis": -1, "dtype": None}),
         Op("dequantize", QUANTISE, (2, 3), rules_products.dequantize, meanings.dequantize, {"axis": -1}),

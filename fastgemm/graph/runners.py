@@ -134,7 +134,7 @@ def _chain(node: Node, places: Mapping[str, Place]) -> Runner:
     body: Graph = node.attributes["body"]
     found = ChainOf(
         body.nodes, body.values, body.inputs, [places[name] for name in (*node.inputs, node.output)],
-        node.attributes["block"],
+        node.attributes["block"], node.attributes.get("keys", 0),
     )  # fmt: skip
     why = _no_kernels() or found.misfit()
     if why is None:

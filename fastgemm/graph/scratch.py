@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import registry
-from ..chain import SCRATCH, Finish, Ref
+from ..chain import SCRATCH, Finish, Parts, Ref
 from . import planner
 from .planner import Birth, Death
 
@@ -49,9 +49,11 @@ class Scratch:
         plan = planner.place(events, prefer="warm")
 
         def moved(ref: Ref) -> Ref:
-            return ref if ref.slot >= SCRATCH else ref._replace(slot=SCRATCH, offset=plan.offsets[str(ref.slot)])
+            if ref.slot >= SCRATCH:
+                return ref
+            return ref._replace(slot=SCRATCH, offset=ref.offset + plan.offsets[str(ref.slot)])
 
-        return [_with_refs(member, moved) for member in members], plan.total
+        return [with_refs(member, moved) for member in members], plan.total
 
 
 def _refs(member: Any) -> list[Ref]:
@@ -61,18 +63,18 @@ def _refs(member: Any) -> list[Ref]:
         found.append(ref)
         return ref
 
-    _with_refs(member, seen)
+    with_refs(member, seen)
     return found
 
 
-def _with_refs(member: Any, change: Callable[[Ref], Ref]) -> Any:
+def with_refs(member: Any, change: Callable[[Ref], Ref]) -> Any:
     """Return a member with every reference changed."""
     changed: dict[str, Any] = {}
     for name, value in member._asdict().items():
         if isinstance(value, Ref):
             changed[name] = change(value)
-        elif isinstance(value, Finish):
-            changed[name] = _with_refs(value, change)
+        elif isinstance(value, Finish | Parts):
+            changed[name] = with_refs(value, change)
         elif isinstance(value, Mapping):
             changed[name] = {key: change(ref) if isinstance(ref, Ref) else ref for key, ref in value.items()}
     return member._replace(**changed)

@@ -81,6 +81,13 @@ def of_node(graph: Graph, node: Node, rows: int | None = None) -> list[Touch]:
     return list(found.values())
 
 
+def in_parts(found: Sequence[Touch], narrow: Mapping[str, float]) -> list[Touch]:
+    """Return what steps touch that take turns at parts of the work: one way through all, of some values only a part."""
+    sizes = {one.name: round(one.size * narrow.get(one.name, 1.0)) for one in found}
+    whole = sum(sizes.values())
+    return [one._replace(size=sizes[one.name], sweep=whole) for one in {one.name: one for one in found}.values()]
+
+
 def bytes_of(graph: Graph, name: str) -> int:
     """Bytes of a value, in whole cache lines; numbers repeated by strides of 0 count once."""
     node = graph.producer(name)

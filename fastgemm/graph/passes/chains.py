@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ... import cpu, kernels
+from ... import cpu, dispatch, kernels
 from ...threads import get_num_threads
 from .. import costs, ops, rowwise
+from ..attention import LANES, attention, of_part
 from ..ir import Graph, Node, Value
 from ..lowering import Lowering
 from ..operands import Operands
@@ -23,6 +24,14 @@ from ..operands import Operands
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 # Bytes of scratch that a thread may keep for a chain, in L2's.
 SCRATCH = 4
+# Keys that attention meets at a time, by L2's bytes, where there are more than twice as many and all scores of a block
+# take more than that part of L2; and queries of an item that are tried then beside BLOCKS.  (Cascade Lake, L2 of 1 MiB,
+# one thread, float32, over all keys by the blocks that are best for those: 1024 x 64 0.98, 1536 x 64 and x 128 1.01,
+# 2048 x 64 1.05, x 128 1.05, 4096 x 64 1.12, x 128 1.06, 8192 x 64 1.17.  Parts of 256 keys 0.98 of this, of 1024 0.95
+# to 1.0; 64 queries 0.97, 256 1.0, 384 0.8.)
+KEYS_L2 = 2048
+SCORES_L2 = 2
+QUERIES = 128
 # A shorter chain has to promise so much more than the longest, and than none: estimates of what is nearly the same are
 # no closer.
 CLOSER = 0.97
@@ -42,7 +51,7 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     if kernels.active_isa() is None:
         return graph
     choice = choice_of(graph, threads, l2)
-    found: list[tuple[Sequence[Node], int]] = []
+    found: list[Best] = []
     inside: set[str] = set()
     able = {node.output for node in graph.nodes if rowwise.lowers(node, graph.values)}
     for node in graph.nodes:
@@ -50,7 +59,7 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
             continue
         best = choice.best(run_of(graph, node, able - inside))
         if best.nodes:
-            found.append((best.nodes, best.block))
+            found.append(best)
             inside.update(one.output for one in best.nodes)
     return chained(graph, found)
 
@@ -61,14 +70,15 @@ def choice_of(graph: Graph, threads: int | None = None, l2: int | None = None) -
     return Choice(graph, get_num_threads() if threads is None else threads, (caches.l1d, l2 or caches.l2, caches.l3))
 
 
-def chained(graph: Graph, found: Sequence[tuple[Sequence[Node], int]]) -> Graph:
+def chained(graph: Graph, found: Sequence[Best]) -> Graph:
     """Return the graph with chains in the place of some nodes, each with the rows of its items."""
     made: dict[str, Node] = {}
     inside: set[str] = set()
-    for run, block in found:
+    for run, block, keys, _ in found:
         inside.update(node.output for node in run)
         body = costs.part(graph, run)
-        made[run[-1].output] = Node("chain", tuple(body.inputs), (run[-1].output,), {"body": body, "block": block})
+        asked = {"body": body, "block": block, "keys": keys}
+        made[run[-1].output] = Node("chain", tuple(body.inputs), (run[-1].output,), asked)
     nodes = [made.get(node.output, node) for node in graph.nodes if node.output not in inside or node.output in made]
     return graph.changed(nodes)
 
@@ -93,10 +103,14 @@ def run_of(graph: Graph, first: Node, able: set[str]) -> list[Node]:
 
 
 class Best(NamedTuple):
-    """The cheapest way to run nodes: those that are to be a chain, rows of an item, and the cost of all of them."""
+    """The cheapest way to run nodes: those that are to be a chain, and the cost of all of them.
+
+    `block` has the rows of an item, `keys` how many keys of attention it meets at a time (0: all).
+    """
 
     nodes: Sequence[Node]
     block: int
+    keys: int
     cost: float
 
 
@@ -117,15 +131,24 @@ class Choice:
 
     def best(self, run: Sequence[Node]) -> Best:
         """Return what of a run is to be a chain, from its first node on."""
-        found = Best((), 0, self.costs.apart(run))
+        found = Best((), 0, 0, self.costs.apart(run))
         for nodes in self.parts(run):
             rest = self.costs.apart(run[len(nodes) :])
             for block in self.blocks(nodes):
+                keys = self.keys(nodes, block)
                 limit = CLOSER * found.cost if len(nodes) < len(run) and len(found.nodes) != len(nodes) else found.cost
-                cost = rest + self.costs.chained(nodes, block, limit - rest)
-                if cost < limit and self.fits(nodes, block):
-                    found = Best(nodes, block, cost)
+                cost = rest + self.costs.chained(nodes, block, keys, limit - rest)
+                if cost < limit and self.fits(nodes, block, keys):
+                    found = Best(nodes, block, keys, cost)
         return found
+
+    def keys(self, nodes: Sequence[Node], block: int) -> int:
+        """Return how many keys attention among nodes meets at a time, for so many queries; 0: all."""
+        found, l2 = attention(nodes, self.graph.values), self.caches[1]
+        if found is None or dispatch.is_deterministic():
+            return 0
+        some, keys = max(LANES, l2 // KEYS_L2), found.keys(self.graph.values)
+        return some if keys > 2 * some and block * keys * 4 > l2 // SCORES_L2 else 0
 
     def parts(self, run: Sequence[Node]) -> Iterator[Sequence[Node]]:
         """Give what of a run could be a chain, the most first."""
@@ -134,16 +157,21 @@ class Choice:
             if any(node.kind == ops.PRODUCT for node in run[:length]):
                 yield run[:length]
 
-    def fits(self, nodes: Sequence[Node], block: int) -> bool:
+    def fits(self, nodes: Sequence[Node], block: int, keys: int = 0) -> bool:
         """Whether kernels take a chain with its operands where they lie."""
-        return Lowering(Operands(nodes, self.graph.values, self.costs.strides, block)).misfit() is None
+        return Lowering(Operands(nodes, self.graph.values, self.costs.strides, block), keys).misfit() is None
 
     def blocks(self, nodes: Sequence[Node]) -> list[int]:
         """Return the rows that an item may have, the most first."""
         shape = self.graph.values[nodes[-1].output].shape
         rows = math.prod(shape[:-1]) if rowwise.joined(nodes, self.graph.values) else shape[-2]
-        most = max(1, SCRATCH * self.caches[1] // _scratch_row(nodes, self.graph.values))
-        found = {-(-rows // count) for count in {*BLOCKS, *(self.threads * count for count in BLOCKS)}}
+        some, values = self.keys(nodes, rows), self.graph.values
+        counts = {*BLOCKS, *(self.threads * count for count in BLOCKS)}
+        if some and (one := attention(nodes, values)):
+            values = of_part(one, values, some)
+            counts.add(-(-rows // QUERIES))
+        most = max(1, SCRATCH * self.caches[1] // _scratch_row(nodes, values))
+        found = {-(-rows // count) for count in counts}
         return sorted((block for block in found if block <= most), reverse=True)
 
 
