@@ -22,16 +22,17 @@ from ..operands import Operands
 
 # Into how many blocks the rows of a matrix may be cut, beside as many as share them evenly between threads.
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+# And rows of a block where so many blocks have more.  (Bytes, 8192 x 64, whose scores are too much scratch by 128 rows:
+# one chain by 64 rows 1.60 over two chains, a head 87 ms and 140.)
+ROWS = (128, 64, 32, 16)
 # Bytes of scratch that a thread may keep for a chain, in L2's.
 SCRATCH = 4
 # Keys that attention meets at a time, by L2's bytes, where there are more than twice as many and all scores of a block
-# take more than that part of L2; and queries of an item that are tried then beside BLOCKS.  (Cascade Lake, L2 of 1 MiB,
-# one thread, float32, over all keys by the blocks that are best for those: 1024 x 64 0.98, 1536 x 64 and x 128 1.01,
-# 2048 x 64 1.05, x 128 1.05, 4096 x 64 1.12, x 128 1.06, 8192 x 64 1.17.  Parts of 256 keys 0.98 of this, of 1024 0.95
-# to 1.0; 64 queries 0.97, 256 1.0, 384 0.8.)
+# take more than that part of L2.  (Cascade Lake, L2 of 1 MiB, one thread, float32, over all keys by the blocks that are
+# best for those: 1024 x 64 0.98, 1536 x 64 and x 128 1.01, 2048 x 64 1.05, x 128 1.05, 4096 x 64 1.12, x 128 1.06, 8192
+# x 64 1.17.  Parts of 256 keys 0.98 of this, of 1024 0.95 to 1.0; by 64 rows 0.97 of 128, by 256 1.0, by 384 0.8.)
 KEYS_L2 = 2048
 SCORES_L2 = 2
-QUERIES = 128
 # A shorter chain has to promise so much more than the longest, and than none: estimates of what is nearly the same are
 # no closer.
 CLOSER = 0.97
@@ -167,9 +168,9 @@ class Choice:
         rows = math.prod(shape[:-1]) if rowwise.joined(nodes, self.graph.values) else shape[-2]
         some, values = self.keys(nodes, rows), self.graph.values
         counts = {*BLOCKS, *(self.threads * count for count in BLOCKS)}
+        counts |= {-(-rows // few) for few in ROWS if rows > few * BLOCKS[-1]}
         if some and (one := attention(nodes, values)):
             values = of_part(one, values, some)
-            counts.add(-(-rows // QUERIES))
         most = max(1, SCRATCH * self.caches[1] // _scratch_row(nodes, values))
         found = {-(-rows // count) for count in counts}
         return sorted((block for block in found if block <= most), reverse=True)
