@@ -9,7 +9,7 @@ passes/         each Graph -> Graph, in an order of their own (PASSES): folding,
 planner.py      buffers in one block of memory, by their lives
 runners.py      how one node runs, kernel_runners.py by one compiled call; steps.py: a program of them
 rowwise.py      what can be a member of a chain; lowering.py makes a `fastgemm.chain.Chain`
-operands.py     where the values of a chain lie, scratch.py what is made inside; attention.py: attention by parts of the keys
+operands.py     where the values of a chain lie, scratch.py what is made inside; attention.py: by parts of the keys
 scheduling.py   the published heuristic for splits, a source of plans beside ours
 memory.py       the memory model: bytes fetched into each cache level; touches.py: what a step touches
 costs.py        what ways to run the same nodes cost, by work, bytes, calls and waiting: chains are what costs least
