@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastgemm import heuristic
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 from fastgemm.tune import driver, history, strategies
 from fastgemm.tune.kernel_nests import described
@@ -97,7 +97,7 @@ def live(
 ) -> tuple[float, str]:
     """Tune a shape; return the time of what was found over the best of its rivals, and a line about it."""
     chosen = strategies.load(strategy)
-    space = Space(problem, heuristic.config(problem))
+    space = Space(problem, rules.config(problem))
     budget = driver.Budget(deadline=time.monotonic() + seconds)
     with contextlib.closing(LiveRunner(problem, seed)) as runner:
         entry = driver.tune(space, runner, chosen, budget, seed)

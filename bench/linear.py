@@ -48,12 +48,12 @@ def parser() -> argparse.ArgumentParser:
 
 def peak(dtype: str, threads: int) -> float:
     """Operations a second of the multiply-adds that products of a dtype run, on so many threads."""
-    from fastgemm import heuristic, kernels, registry
+    from fastgemm import kernels, registry
 
     tier = kernels.active_isa()
     assert tier is not None
     row = registry.dtype("i8_i32" if dtype == "int8" else dtype)
-    rates = [kernels.peak(row.name, tier.name, 200_000, heuristic.family(row, tier)) for _ in range(5)]
+    rates = [kernels.peak(row.name, tier.name, 200_000, kernels.family(row, tier)) for _ in range(5)]
     return threads * max(done / spent for done, spent in rates)
 
 

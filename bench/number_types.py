@@ -23,8 +23,9 @@ import numpy as np
 import timing
 
 import fastgemm
-from fastgemm import heuristic, kernels, registry
+from fastgemm import kernels, registry
 from fastgemm.driver import _team
+from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Problem
 
@@ -88,7 +89,7 @@ def peak(row: Row, tier: registry.Isa) -> float:
     """Return operations a second of the row's multiply-adds on one core."""
     if row.row == "bool":
         return cached(row, tier)
-    family = heuristic.family(registry.dtype(row.row), tier)
+    family = kernels.family(registry.dtype(row.row), tier)
     name = row.peak if family != "gemm" or row.peak != "bf16" else "f32"
     flops, seconds = kernels.peak(name, tier.name, 1_000_000, family)
     return flops / seconds
@@ -98,7 +99,7 @@ def cached(row: Row, tier: registry.Isa) -> float:
     """Return operations a second on one core of a product of 384 x 256 x 1024 below Python, the best of three."""
     m, n, k = 384, 256, 1024
     problem = Problem(row.row, m, n, k)
-    plan = Plan(problem, heuristic.config(problem, tier))
+    plan = Plan(problem, rules.config(problem, tier))
     a, b = np.zeros((m, k), row.dtype), np.zeros((k, n), row.dtype)
     out = np.zeros((m, n), row.dtype)
     spent = []

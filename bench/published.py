@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     import numpy as np
 
-    from fastgemm import heuristic
     from fastgemm.graph import scheduling
+    from fastgemm.heuristic import rules
     from fastgemm.plan import Plan
     from fastgemm.problem import Problem
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for dtype, threads, case in wanted:
             bar.step(f"{dtype} {case.m}x{case.n}x{case.k}")
             problem = Problem(dtype, case.m, case.n, case.k, threads=threads)
-            configs = scheduling.config(problem), heuristic.config(problem)
+            configs = scheduling.config(problem), rules.config(problem)
             if configs[0] == configs[1]:
                 continue
             a, b = (np.ones(shape, problem.row.numpy) for shape in ((case.m, case.k), (case.k, case.n)))

@@ -89,7 +89,8 @@ def calls_of(size: int, dtype: str, xsmm: Any) -> Calls:
     from numpy.lib.stride_tricks import as_strided
 
     import fastgemm
-    from fastgemm import heuristic, registry, special
+    from fastgemm import registry, special
+    from fastgemm.heuristic import rules
     from fastgemm.plan import Plan
     from fastgemm.problem import Problem
 
@@ -98,7 +99,7 @@ def calls_of(size: int, dtype: str, xsmm: Any) -> Calls:
     repeated = [as_strided(x, (REPEATED, size, size), (0, *x.strides)) for x in (a, b, c)]
     # The kernel of one product again and again (a stack as long as this has a plan for operands that lie in memory).
     single = Problem(registry.dtype(dtype).name, size, size, size)
-    config = heuristic.config(single)
+    config = rules.config(single)
     plan = Plan(dataclasses.replace(single, batch=REPEATED), config)
     if own := special.built_in(config.isa, single):
         plan.specialise(own.capsule, own.at, own.module)

@@ -19,7 +19,8 @@ import time
 
 import numpy as np
 
-from fastgemm import heuristic, kernels, registry, special, special_shapes
+from fastgemm import kernels, registry, special, special_shapes
+from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Problem
 from fastgemm.tune import specialise
@@ -42,7 +43,7 @@ def compare(problem: Problem, names: list[str], rounds: int) -> tuple[float, flo
     """
     if len(names) > 1:
         names = [min(names, key=lambda name: compare(problem, [name], 5)[1])]
-    config = specialise.single(heuristic.config(problem, kernels.active_isa()))
+    config = specialise.single(rules.config(problem, kernels.active_isa()))
     plans = [Plan(problem, config), Plan(problem, config.replace(special=names[0]))]
     if not plans[1].special:
         raise SystemExit(f"the kernel for {problem} was refused")

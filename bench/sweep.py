@@ -24,7 +24,8 @@ import cases
 import numpy as np
 import progress
 
-from fastgemm import heuristic, kernels
+from fastgemm import kernels
+from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 from fastgemm.tune import shapes
@@ -70,7 +71,7 @@ def timed(problem: Problem, configs: Sequence[Config], seconds: float) -> dict[C
 
 def swept(problem: Problem, seconds: float) -> tuple[float, Config, float]:
     """Return the heuristic's time, the best configuration and its time, of one more turn of both and a few."""
-    start = heuristic.config(problem)
+    start = rules.config(problem)
     left = list(Space(problem, start).all())
     while len(left) > FEW:
         took = timed(problem, left, 0.0)

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fastgemm import heuristic
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 from fastgemm.threads import get_num_threads
 from fastgemm.tune import driver, recheck, shapes, strategies
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 
 def tuned(problem: Problem, strategy: strategies.Strategy, seconds: float, seed: int) -> tuple[Outcome, str]:
     """Tune a problem and time the outcome anew; returns it with a line about it."""
-    space = Space(problem, heuristic.config(problem))
+    space = Space(problem, rules.config(problem))
     budget = driver.Budget(strategy.trials, time.monotonic() + seconds)
     with contextlib.closing(LiveRunner(problem, seed)) as runner:
         entry = driver.tune(space, runner, strategy, budget, seed)

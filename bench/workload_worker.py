@@ -21,12 +21,12 @@ class Session(worker.Session):
         """Operations a second of the multiply-adds that products of a dtype are made of, on all threads at once."""
         import peak
 
-        from fastgemm import heuristic, kernels, registry
+        from fastgemm import kernels, registry
 
         tier = kernels.active_isa()
         assert tier is not None
         row = registry.dtype("i8_i32" if dtype == "int8" else dtype)
-        return {"rate": peak.rate(row.name, tier.name, self.threads, family=heuristic.family(row, tier))}
+        return {"rate": peak.rate(row.name, tier.name, self.threads, family=kernels.family(row, tier))}
 
     def prepare_least(self) -> None:
         """Prepare a network that computes next to nothing."""

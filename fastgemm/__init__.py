@@ -15,7 +15,7 @@ The way of a call::
      Problem                problem.py               dtype, sizes, layout, threads
         |
      dispatch               dispatch.py              forced, exact, near, heuristic, numpy
-        |                   database.py, heuristic.py
+        |                   database/, heuristic/
       Config                problem.py               tile, blocks, packing, split
         |
        Plan                 plan.py                  made once, kept in the driver's cache

@@ -283,7 +283,7 @@ def code_hash(registry: Any, texts: dict[str, str]) -> str:
     Lines of comment alone are left out too.
     """
     sources = [*sorted((PACKAGE / "driver").glob("*.p[yx][xd]")), *sorted((PACKAGE / "kernels").glob("*.pxd"))]
-    sources += [PACKAGE / "problem.py", *sorted(PACKAGE.glob("heuristic*.py"))]
+    sources += [PACKAGE / "problem.py", *sorted((PACKAGE / "heuristic").glob("*.py"))]
     parts = [path.read_text() for path in sources]
     parts += [texts[name] for name in sorted(texts)]
     parts += [" ".join([tier.name, *OPTIMISE, *tier.cflags]) for tier in registry.ISAS]

@@ -15,7 +15,8 @@ from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.structs cimport call_t, letter, plan_t, special_takes
 
-from fastgemm import dispatch, heuristic_ways as ways, kernels, numpy_types, problem, registry
+from fastgemm import dispatch, kernels, numpy_types, problem, registry
+from fastgemm.heuristic import ways
 
 cnp.import_array()
 
@@ -28,7 +29,7 @@ cdef npy_intp TURNED_FROM = ways.TURNED_FROM
 cdef npy_intp DOT_FIRST = ways.UNTURNED_ROWS.start, DOT_END = ways.UNTURNED_ROWS.stop
 # What asks the CPU (0.5 ms): not while the library is imported.
 cdef npy_intp NEAR_BYTES = 0, THIN_STEPS = 0, FILLED_BYTES = 0, BRIEF_BYTES = 0
-# Fields of `heuristic_ways.Turning`.
+# Fields of `ways.Turning`.
 cdef npy_intp TURNED_NEAR = 0, TURNED_FAR = 0, TURNED_WIDE = 0, FILLED_PAGE = 1
 cdef double FILLED = 0, FILLED_WIDE = 0
 cdef npy_intp TURNED_RATIO = ways.TURNED_RATIO, TURNED_K = ways.TURNED_K
@@ -55,7 +56,7 @@ for _i, _row in numpy_types.ROWS.items():
 
 
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
-    # `heuristic_ways.turns` of sizes.
+    # `ways.turns` of sizes.
     cdef bint near = <double>n * k * size <= NEAR_BYTES
     cdef npy_intp lanes = FILLED_BYTES // size
     if m < TURNED_FROM or n < TURNED_RATIO * m or k < TURNED_K:
@@ -71,14 +72,14 @@ cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexce
 
 
 cdef inline bint thin(npy_intp m, npy_intp row_c, npy_intp k) noexcept nogil:
-    # `heuristic_ways.turns` of sizes, where A is given transposed.
+    # `ways.turns` of sizes, where A is given transposed.
     if m < THIN_M or k < THIN_K or k > THIN_STEPS:
         return False
     return THIN_MORE < row_c <= THIN_MOST or WIDER_MORE < row_c <= WIDER_MOST
 
 
 cdef inline bint exchanges(npy_intp m, npy_intp n, npy_intp k, npy_intp size, int part) noexcept nogil:
-    # `heuristic_ways.turns` of sizes, where both operands are given transposed.
+    # `ways.turns` of sizes, where both operands are given transposed.
     if thin(m, n * size, k):
         return True
     if m < 2 or n < 2 or k < 2:

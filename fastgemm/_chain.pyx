@@ -28,8 +28,8 @@ from fastgemm.members cimport (
 import numpy as np
 
 from fastgemm import cpu, registry, row_operations
-from fastgemm.heuristic_items import stays
-from fastgemm.heuristic_ways import far_bytes
+from fastgemm.heuristic.chain_items import stays
+from fastgemm.heuristic.ways import far_bytes
 
 cnp.import_array()
 cnp.import_ufunc()

@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from . import database, heuristic, heuristic_items, heuristic_packed, kernels, registry, untuned
+from . import database, kernels, registry, untuned
 from .driver import _plan
+from .heuristic import chain_items, packed_b, rules
 from .plan import Plan
 from .problem import PACKED, Config, Problem, Record
 
@@ -92,9 +93,10 @@ def forced(config: Config) -> Iterator[None]:
 
     Examples
     --------
-    >>> from fastgemm import dispatch, heuristic, problem
+    >>> from fastgemm import dispatch, problem
+    >>> from fastgemm.heuristic import rules
     >>> p = problem.Problem("f32", 32, 32, 32)
-    >>> with dispatch.forced(heuristic.config(p).replace(pack="b")):
+    >>> with dispatch.forced(rules.config(p).replace(pack="b")):
     ...     dispatch.resolve(p).rung
     'forced'
     """
@@ -139,17 +141,17 @@ def deterministic() -> Iterator[None]:
         _plan.forget_plans()
 
 
-def rules(problem: Problem, panels: Panels | None = None) -> Config:
+def by_rules(problem: Problem, panels: Panels | None = None) -> Config:
     """Return what the heuristic says: the configuration of a problem that nobody has tuned.
 
     Examples
     --------
     >>> from fastgemm import dispatch, problem
-    >>> dispatch.rules(problem.Problem("f32", 512, 512, 512, layout="np")).pack
+    >>> dispatch.by_rules(problem.Problem("f32", 512, 512, 512, layout="np")).pack
     'none'
     """
     if problem.layout[1] != PACKED:
-        return heuristic.config(problem)
+        return rules.config(problem)
     tier = kernels.active_isa() if panels is None else registry.isa(panels.isa)
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
@@ -158,10 +160,10 @@ def rules(problem: Problem, panels: Panels | None = None) -> Config:
 
 def _packed_rules(problem: Problem, tier: registry.Isa, panels: Panels | None) -> Config:
     if panels is None:
-        nv = heuristic_packed.vectors(problem.row, tier, problem.m, problem.n)
+        nv = packed_b.vectors(problem.row, tier, problem.m, problem.n)
     else:
         nv = panels.nr // registry.lanes(problem.row, tier)
-    return heuristic_packed.config(problem, tier, nv)
+    return packed_b.config(problem, tier, nv)
 
 
 def panel_columns(problem: Problem) -> int | None:
@@ -175,7 +177,7 @@ def panel_columns(problem: Problem) -> int | None:
     tier = kernels.active_isa()
     if tier is None or _deterministic:
         return None
-    own = heuristic.family(problem.row, tier)
+    own = kernels.family(problem.row, tier)
     found = [r for r in tuned().packed(problem) if _usable(r, tier.name)]
     found = [r for r in found if (r.config.family, r.config.isa) == (own, tier.name)]
     return max(found, key=lambda r: r.gain).config.nr if found else None
@@ -190,9 +192,9 @@ def _repeatable(problem: Problem, tier: registry.Isa, panels: Panels | None) -> 
     # The order of a sum is the kernel family, KC, and the parts that threads make of k.  The first is the same for
     # every thread count; tiles, the other blocks and the other splits only say who computes what.
     alone = replace(problem, threads=1)
-    config = heuristic.config(problem)
+    config = rules.config(problem)
     if config.split == "k":
-        config = heuristic.config(alone)
+        config = rules.config(alone)
     return config.replace(kc=DETERMINISTIC_KC) if config.family not in ("gemv", "small") else config
 
 
@@ -229,7 +231,7 @@ def resolve(problem: Problem, panels: Panels | None = None) -> Decision:
             why = f"tuned on this CPU for {p.m} x {p.n} x {p.k}{stack}, which is close"
             return Decision(record.config, "near", skipped + why, record)
     why = skipped + "not tuned: from cache sizes and tile costs"
-    return Decision(rules(problem, panels), "heuristic", why)
+    return Decision(by_rules(problem, panels), "heuristic", why)
 
 
 def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> Config:
@@ -255,13 +257,13 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
         # product, whose operands are at hand (Cascade Lake, attention of 128 tokens, 8 and 32 x 8 heads of 96, f32, one
         # thread 1.05 and 1.07, two 1.06 and 1.06; of 64 numbers a head, and of 384 and 512 tokens, they are the same).
         config = resolve(replace(problem, batch=matrices)).config
-    if rows > problem.m and heuristic_items.held(problem):
+    if rows > problem.m and chain_items.held(problem):
         # What is copied for so many rows pays for the few of an item.  (Cascade Lake, one thread, 128 of 4096 by 64 x
         # 4096, attention in float32 over B in place, 1.16; of a B that L2 does not hold each item would copy for long.)
         every = resolve(replace(problem, m=rows, batch=matrices)).config
         if config.pack == "none" != every.pack and every.family == config.family and problem.m >= every.mr:
             config = every
-    made = heuristic_items.config(problem, config, rows, near)
+    made = chain_items.config(problem, config, rows, near)
     # (Where bits are to be the same k is cut where it was.)
     if made.misfit(problem) is None and (made.kc == config.kc or not _deterministic):
         return made

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import cpu, dispatch, kernels, registry, special, threads
 from .driver import _team
-from .heuristic_ways import exchanges
+from .heuristic.ways import exchanges
 from .packed import PackedMatrix
 from .plan import Plan
 from .problem import PACKED, Config, Problem, Record, as_called, normalised

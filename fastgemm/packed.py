@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _packed, dispatch, heuristic, heuristic_packed, kernels, registry
+from . import _packed, dispatch, kernels, registry
 from ._outputs import fresh
+from .heuristic import packed_b
 from .problem import Problem
 
 Array = NDArray[Any]
@@ -67,14 +68,14 @@ class PackedMatrix(_packed.Right):
             self._plain.flags.writeable = False
             self.nbytes = self._plain.nbytes
             return
-        if row.group > 1 and k > heuristic_packed.MAX_BYTES_K:
-            raise ValueError(f"bytes are packed up to {heuristic_packed.MAX_BYTES_K} rows of the matrix, not {k}")
+        if row.group > 1 and k > packed_b.MAX_BYTES_K:
+            raise ValueError(f"bytes are packed up to {packed_b.MAX_BYTES_K} rows of the matrix, not {k}")
         kernels.load(tier.name)
-        family = registry.family(heuristic.family(row, tier))
-        wanted = Problem(row.name, rows or heuristic_packed.TYPICAL_ROWS, n, k, layout="np")
+        family = registry.family(kernels.family(row, tier))
+        wanted = Problem(row.name, rows or packed_b.TYPICAL_ROWS, n, k, layout="np")
         nr = dispatch.panel_columns(wanted)
-        nv = heuristic_packed.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
-        slim = b.dtype.kind == "i" and zero_point is None and heuristic_packed.slim(row, tier, rows)
+        nv = packed_b.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
+        slim = b.dtype.kind == "i" and zero_point is None and packed_b.slim(row, tier, rows)
         panels = _packed.Panels(tier, family, row, k, n, nv, slim)
         behind = min(panels.nbytes, _BEHIND)
         memory = np.empty(panels.nbytes + _PAGE + behind, np.uint8)

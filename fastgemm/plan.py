@@ -32,11 +32,11 @@ class Plan(_plan.Plan):
     Examples
     --------
     >>> import numpy as np
-    >>> from fastgemm import heuristic
+    >>> from fastgemm.heuristic import rules
     >>> from fastgemm.plan import Plan
     >>> from fastgemm.problem import Problem
     >>> problem = Problem("f32", m=3, n=4, k=5)
-    >>> plan = Plan(problem, heuristic.config(problem))
+    >>> plan = Plan(problem, rules.config(problem))
     >>> plan.run(np.ones((3, 5), "f4"), np.ones((5, 4), "f4"))[0, 0]
     np.float32(5.0)
     """

@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass, fields, replace
 
 from . import registry
-from .heuristic_ways import DOT_COLUMNS, DOT_TURNED, exchanges, shares_vectors, turns
+from .heuristic.ways import DOT_COLUMNS, DOT_TURNED, exchanges, shares_vectors, turns
 
 # Sizes from outside (database, command line) are held to these before they reach C.
 MAX_DIM = 1 << 40

@@ -187,7 +187,7 @@ ISAS = (
 # Zen 5, f32, share of the FMA peak with operands in cache: 6x4 97.5 %, 8x3 94 %, 14x2 96.5 %
 # (28x1: 85-90 %, so no taller tile); v3: 6x2 and 4x3 93-94.5 %, 5x2 88 %.
 # Outputs of a single vector's width are bound by loads: of 196 x 16 x 300 8x1 reaches 69 %, 14x1 78.  The last tile of
-# v3 is for them alone (`heuristic_tiles`; 12x1 on Zen 4 1.1 to 1.17 of 6x1, v3 on Zen 5 no better).
+# v3 is for them alone (`strides`; 12x1 on Zen 4 1.1 to 1.17 of 6x1, v3 on Zen 5 no better).
 TILES = {
     "v2": ((6, 2), (4, 3)),
     "v3": ((6, 2), (4, 3), (12, 1)),

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import dispatch, heuristic, kernels, registry
+from fastgemm import dispatch, kernels, registry
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -63,9 +64,9 @@ def test_copies_of_several_blocks_of_columns(tier: registry.Isa, dtype: str) -> 
     nr = nv * registry.lanes(row, tier)
     heads, rows, block, n, k = 2, 9 * mr - 1, 4 * mr, 5 * nr - 3, 40
     a, b = integers((heads, rows, k), dtype, 1), integers((heads, k, n), dtype, 2)
-    own = heuristic.config(Problem(row.name, block, n, k), tier)
+    own = rules.config(Problem(row.name, block, n, k), tier)
     for kc in (k, 16):
-        config = own.replace(family=heuristic.family(row, tier), mr=mr, nr=nr, mc=2 * mr, kc=kc, nc=2 * nr, pack="ab")
+        config = own.replace(family=kernels.family(row, tier), mr=mr, nr=nr, mc=2 * mr, kc=kc, nc=2 * nr, pack="ab")
         out = np.zeros((heads, rows, n), dtype_of(TYPES[dtype]))
         product = Product(n, k, stack_of(0, a, block), stack_of(1, b), stack_of(2, out, block))
         with dispatch.forced(config):
@@ -92,7 +93,7 @@ def test_heads_share_a_copy(tier: registry.Isa) -> None:
 
 def test_two_products_keep_copies_of_their_own(tier: registry.Isa) -> None:
     heads, rows, block, length, size = 2, 120, 48, 96, 64
-    config = heuristic.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
+    config = rules.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
     q, k, v = (integers((heads, n, size), "float32", n) for n in (rows, length, length))
     out, keys = np.zeros((heads, rows, size), "f4"), k.swapaxes(1, 2)
     scores = Ref(SCRATCH, "float32", row=4 * length, column=4)
@@ -113,7 +114,7 @@ def test_no_copy_of_what_items_write_is_kept(tier: registry.Isa) -> None:
     n = rows
     a, given = integers((items * rows, k), "float32", 1), integers((items * n, k), "float32", 2)
     made, out = np.zeros((n, k), "f4"), np.zeros((items * rows, n), "f4")
-    config = heuristic.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
+    config = rules.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
 
     def matrix(slot: int, array: np.ndarray, step: int = rows) -> Ref:
         return Ref(slot, "float32", 0, (step * array.strides[0],), *array.strides)

@@ -9,7 +9,8 @@ import oracle
 import pytest
 
 import fastgemm
-from fastgemm import dispatch, heuristic, registry
+from fastgemm import dispatch, registry
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 
 # Of every family, with every split; those with a letter have B's columns, not its rows, adjacent.
@@ -71,7 +72,7 @@ def test_tuned_records_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts_of_k_are_never_shared_by_threads() -> None:
     problem = Problem("f32", 16, 16, 100_000, threads=2)
-    if heuristic.config(problem).split != "k":
+    if rules.config(problem).split != "k":
         pytest.skip("the rules of this CPU do not split k")
     with fastgemm.deterministic():
         assert dispatch.resolve(problem).config.split != "k"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastgemm import heuristic, kernels, registry
+from fastgemm import kernels, registry
+from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -90,7 +91,7 @@ def test_what_costs_less_beside_a_small_l1() -> None:
 
     def least(m: int, n: int, name: str = "f32") -> int:
         """The least steps from which all are dot products, of more than the short columns have."""
-        taken = [heuristic.config(Problem(name, m, n, k, layout="nt"), v4).family == "dots" for k in range(9, 200)]
+        taken = [rules.config(Problem(name, m, n, k, layout="nt"), v4).family == "dots" for k in range(9, 200)]
         return 200 - next((i for i, dots in enumerate(reversed(taken)) if not dots), 191)
 
     assert [least(m, 6) for m in (2, 9, 30)] == sorted(least(m, 6) for m in (2, 9, 30))
@@ -98,11 +99,11 @@ def test_what_costs_less_beside_a_small_l1() -> None:
     assert least(16, 6) < least(16, 4) < 130 < least(16, 16)
     assert least(4, 4, "f64") < 20 < least(9, 8, "f64")
     short = [Problem("f32", m, 200, k, layout="nt") for m, k in ((4, 6), (8, 6), (4, 8))]
-    assert [heuristic.config(problem, v4).family for problem in short] == ["dots", "small", "small"]
-    assert heuristic.config(Problem("f32", 3, 8, 7, layout="nt"), v4).family == "dots"
+    assert [rules.config(problem, v4).family for problem in short] == ["dots", "small", "small"]
+    assert rules.config(Problem("f32", 3, 8, 7, layout="nt"), v4).family == "dots"
     turned = [Problem(name, m, n, k, layout="tt") for name, m, n, k in (
         ("f32", 4, 400, 40), ("f32", 4, 400, 30), ("f32", 12, 400, 200), ("f32", 17, 400, 200), ("f32", 8, 400, 1000),
         ("f32", 9, 400, 1000), ("f32", 4, 4, 300), ("f64", 5, 1274, 55), ("i32", 4, 400, 100),
     )]  # fmt: skip
-    families = [heuristic.config(problem, v4).family == "dots" for problem in turned]
+    families = [rules.config(problem, v4).family == "dots" for problem in turned]
     assert families == [True, False, True, False, True, False, False, True, False]

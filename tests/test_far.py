@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from oracle import dtype_of, normal
 
-from fastgemm import cpu, heuristic, kernels, registry
+from fastgemm import cpu, kernels, registry
 from fastgemm.chain import SCRATCH, Chain, Product, Ref, Rows
+from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -44,7 +45,7 @@ def test_from_memory(name: str, tier: str) -> None:
         b = b if letter == "n" else b.T
         a = small((m, k), kind)
         problem = Problem(name, m, n, k, layout="n" + letter)
-        config = heuristic.config(problem, isa)
+        config = rules.config(problem, isa)
         kernels.load(tier)
         wide = np.dtype("c16" if kind.kind == "c" else "f8")
         want = (a.astype(wide) @ b.astype(wide)).astype(dtype_of(row.result or row.numpy))
@@ -112,7 +113,7 @@ def test_stack_from_memory(letter: str, tier: str) -> None:
     a = small((count, 1, 75), np.dtype("f4"))
     problem = Problem("f32", 1, 75, 75, count, layout="n" + letter)
     kernels.load(tier)
-    plan = Plan(problem, heuristic.config(problem, registry.isa(tier)))
+    plan = Plan(problem, rules.config(problem, registry.isa(tier)))
     assert plan.far == (False, True)
     for each in (b, np.broadcast_to(b[:1], b.shape)):
         assert np.array_equal(plan.run(a, each), np.einsum("bik,bkj->bij", a, each))

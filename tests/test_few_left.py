@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from oracle import dtype_of
 
-from fastgemm import heuristic, kernels, registry
-from fastgemm.heuristic_ways import LEFT_ROWS, LEFT_STEPS, few_left
+from fastgemm import kernels, registry
+from fastgemm.heuristic import rules
+from fastgemm.heuristic.ways import LEFT_ROWS, LEFT_STEPS, few_left
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -93,7 +94,7 @@ def test_which_are(tier: str) -> None:
         assert few_left(Problem("f32", *shape, layout=layout), isa) == few, (shape, layout)
     assert not few_left(Problem("f32", LEFT_ROWS, 2 * lanes + 1, LEFT_STEPS, epilogue="relu"), isa)
     problem = Problem("f32", 100, 2 * lanes + 1, 400)
-    assert Plan(problem, heuristic.config(problem, isa)).apart
+    assert Plan(problem, rules.config(problem, isa)).apart
     mr, nr = registry.tiles(problem.row, isa)[0]
     blocks = Config("gemm", tier, mr, nr, mc=48, kc=100, nc=256)
     assert not Plan(problem, blocks).apart  # sums of blocks have another order

@@ -11,7 +11,8 @@ import pytest
 from oracle import FLOATS, assert_close, integers, normal
 
 import fastgemm
-from fastgemm import dispatch, heuristic
+from fastgemm import dispatch
+from fastgemm.heuristic import rules
 
 SIZES = [(1, 1, 1), (5, 7, 3), (9, 17, 21), (33, 16, 40), (1, 40, 9), (40, 1, 9), (64, 48, 65)]
 NAN = np.nan
@@ -301,7 +302,7 @@ def test_conjugate_operands(char: str) -> None:
             got = fastgemm.gemm(*stored, c, alpha=1.5, beta=-0.5, **letters)
             assert np.abs(got - (1.5 * want - 0.5 * c)).max() <= 2 * limit
         with fastgemm.threads(2):
-            config = heuristic.config(fastgemm.explain(a, b).problem).replace(threads=2, split="k")
+            config = rules.config(fastgemm.explain(a, b).problem).replace(threads=2, split="k")
             # The small family does not share k.
             if config.family == "small":
                 config = config.replace(family="gemm", pack="b")

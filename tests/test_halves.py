@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastgemm
-from fastgemm import cpu, dispatch, heuristic, heuristic_packed, heuristic_tier, kernels, registry
+from fastgemm import cpu, dispatch, kernels, registry
 from fastgemm.cpu import _features
 from fastgemm.driver import _plan
+from fastgemm.heuristic import half_tier, packed_b, rules
 from fastgemm.problem import Config, Problem, Record
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
@@ -112,7 +113,7 @@ def test_which(tier: registry.Isa, problems: list[tuple[str, str, int, int, int,
     for name, layout, m, n, k, batch in problems:
         for threads in (1, 2):
             problem = Problem(name, m, n, k, batch, layout, threads)
-            assert heuristic_tier.halves(problem, V3) is (tier is V3), problem
+            assert half_tier.halves(problem, V3) is (tier is V3), problem
 
 
 RUNS = platform.machine() in ("x86_64", "AMD64") and V4 in kernels.runnable()
@@ -147,12 +148,12 @@ def test_answers_and_words() -> None:
 def test_a_named_tier_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     name, layout, m, n, k, batch = SHORT[0]
     problem = Problem(name, m, n, k, batch, layout)
-    assert (kernels.half_isa(), heuristic.config(problem).isa, heuristic.config(problem, V4).isa) == (V3, "v3", "v4")
+    assert (kernels.half_isa(), rules.config(problem).isa, rules.config(problem, V4).isa) == (V3, "v3", "v4")
     monkeypatch.setenv("FASTGEMM_ISA", "v4")
-    assert (kernels.half_isa(), heuristic.config(problem).isa) == (None, "v4")
+    assert (kernels.half_isa(), rules.config(problem).isa) == (None, "v4")
     monkeypatch.delenv("FASTGEMM_ISA")
     monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    assert (kernels.half_isa(), heuristic.config(problem).isa) == (None, "v4")
+    assert (kernels.half_isa(), rules.config(problem).isa) == (None, "v4")
 
 
 @pytest.mark.skipif(not RUNS, reason="needs AVX-512")
@@ -161,7 +162,7 @@ def test_records_of_both_tiers_are_used(monkeypatch: pytest.MonkeyPatch) -> None
     """A tuner that starts from short vectors records them; FASTGEMM_ISA holds for records too."""
     problem = Problem("f32", 64, 24, 64)
     records = {
-        tier.name: Record(problem, heuristic.config(problem, tier), 1e-6, 2e-6, 9, "random", "2026-01-01", "k")
+        tier.name: Record(problem, rules.config(problem, tier), 1e-6, 2e-6, 9, "random", "2026-01-01", "k")
         for tier in (V3, V4)
     }
     assert [dispatch._usable(records[name], "v4") for name in ("v3", "v4")] == [True, True]
@@ -176,7 +177,7 @@ def test_how_packed_panels_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ahead(name: str, m: int) -> tuple[int, bool]:
         problem = Problem(name, m, 4096, 4096, layout="np")
-        config = heuristic_packed.config(problem, V4, heuristic_packed.vectors(problem.row, V4, m, 4096))
+        config = packed_b.config(problem, V4, packed_b.vectors(problem.row, V4, m, 4096))
         return _plan.Plan(problem, config).panels_ahead
 
     kernels.load("v4")
@@ -198,7 +199,7 @@ def test_columns_one_after_the_other(share: float, ahead: int, gap: int, monkeyp
         row = registry.dtype(name)
         n = int(cpu.caches().l3 * share) // (k * row.itemsize) + 1
         problem = Problem(name, 1, n, k, layout="nt")
-        assert heuristic_tier.halves(problem, V3) is not bool(ahead)
+        assert half_tier.halves(problem, V3) is not bool(ahead)
         plan = _plan.Plan(problem, Config("gemv", "v4"))
         assert plan.reach_l2 == (ahead, ahead)
         stack = Problem(name, 1, n // 10 + 1, k, batch=10, layout="nt")
@@ -222,9 +223,9 @@ def test_copies_ahead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     for m, ahead, threads in [(24, False, 1), (33, True, 1), (33, True, 2), (100, True, 1), (257, False, 1)]:
         problem = Problem(name, m, n, k, threads=threads)
-        assert heuristic_tier.copies_ahead(problem) is ahead
-        assert not (ahead and heuristic_tier.halves(problem, V3))
-        config = heuristic.config(problem, V4)
+        assert half_tier.copies_ahead(problem) is ahead
+        assert not (ahead and half_tier.halves(problem, V3))
+        config = rules.config(problem, V4)
         assert (config.pack == "b") is (ahead or m > 200)
         plan = _plan.Plan(problem, config)
         assert plan.far_copies is ahead
@@ -232,10 +233,10 @@ def test_copies_ahead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for gap, step in ((0, 1), (9, -1)):
             b = rng.integers(-9, 9, (k, n + gap)).astype(kind)[::step, :n]
             assert np.array_equal(plan.run(a, b), a.astype("f8") @ b)
-    assert heuristic_tier.copies_ahead(Problem(name, 24, 1024, 2048))
-    assert not heuristic_tier.copies_ahead(Problem(name, 24, 1025, 2048))
-    assert not heuristic_tier.copies_ahead(Problem(name, 100, 512, 512, batch=100))
-    assert not heuristic_tier.copies_ahead(Problem(name, 100, 1024, 2048, layout="nt"))
+    assert half_tier.copies_ahead(Problem(name, 24, 1024, 2048))
+    assert not half_tier.copies_ahead(Problem(name, 24, 1025, 2048))
+    assert not half_tier.copies_ahead(Problem(name, 100, 512, 512, batch=100))
+    assert not half_tier.copies_ahead(Problem(name, 100, 1024, 2048, layout="nt"))
 
 
 @pytest.mark.usefixtures("zen4")
@@ -243,7 +244,7 @@ def test_packed_panels_leave_rows_of_whole_pages_in_l1() -> None:
     for name in ("f32", "f64", "i8_i32"):
         row = registry.dtype(name)
         heights = {nv: mr for mr, nv in registry.registers(row, V4)}
-        assert all(heights[heuristic_packed.vectors(row, V4, rows, 4096)] <= 8 for rows in range(1, 17))
+        assert all(heights[packed_b.vectors(row, V4, rows, 4096)] <= 8 for rows in range(1, 17))
 
 
 @given(
@@ -260,5 +261,5 @@ def test_any_problem_gets_what_fits(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu, "halves", lambda tier: tier.vector_bytes > 32)
         problem = Problem(name, *sizes, batch, layout, threads)
-        config = heuristic.config(problem)
+        config = rules.config(problem)
         assert config.family == "numpy" or config.misfit(problem) is None

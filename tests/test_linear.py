@@ -13,8 +13,9 @@ import pytest
 from oracle import assert_close, normal
 
 import fastgemm
-from fastgemm import _linear, dispatch, epilogues, heuristic, kernels, layer, registry
+from fastgemm import _linear, dispatch, epilogues, kernels, layer, registry
 from fastgemm.driver import _plan, _team
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -152,7 +153,7 @@ def test_few_rows_by_weights_in_place(tier: registry.Isa, split: str) -> None:
 def test_weights_that_begin_anywhere_in_a_line(tier: registry.Isa, family: str) -> None:
     """Their rows begin alike, so panels begin where lines do: bias, residual and activation follow."""
     x, weight, bias, residual = operands(5, 600, 140, "f4")
-    base = heuristic.config(Problem("f32", 5, 600, 140), tier)
+    base = rules.config(Problem("f32", 5, 600, 140), tier)
     mr, nr = registry.tiles(registry.dtype("f32"), tier)[0]
     tile = {} if family == "gemv" else {"mr": mr, "nr": nr}
     room = np.empty(140 * 640 + 16, "f4")
@@ -173,7 +174,7 @@ def test_every_way_of_the_driver(tier: registry.Isa, pack: str, split: str) -> N
     if not _team.openmp:
         pytest.skip("a build without OpenMP has one thread")
     x, weight, bias, residual = operands(90, 150, 700, "f4")
-    base = heuristic.config(Problem("f32", 90, 150, 700, threads=2), tier)
+    base = rules.config(Problem("f32", 90, 150, 700, threads=2), tier)
     config = base.replace(family="gemm", pack=pack, split=split, threads=2, kc=128, mc=30, nc=base.nr * 2)
     columns = np.asfortranarray(weight)  # its transpose is in C order, so that it can stay in place
     with fastgemm.threads(2), dispatch.forced(config):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from oracle import dtype_of, laid, same
 
 import fastgemm
-from fastgemm import dispatch, heuristic, kernels, registry
+from fastgemm import dispatch, kernels, registry
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem, normalised
 
 WHOLE = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q")
@@ -52,7 +53,7 @@ def test_whole_numbers_on_every_tier(dtype: str, tier: str) -> None:
     row = next(row for row in registry.DTYPES if np.dtype(dtype).name in row.names)
     for m, n, k in SHAPES:
         a, b = full((m, k), dtype, 3), full((k, n), dtype, 4)
-        config = heuristic.config(normalised(Problem(row.name, m, n, k)), registry.isa(tier))
+        config = rules.config(normalised(Problem(row.name, m, n, k)), registry.isa(tier))
         with dispatch.forced(config):
             assert np.array_equal(fastgemm.matmul(a, b), np.matmul(a, b))
 

@@ -13,7 +13,8 @@ import pytest
 from oracle import assert_close, integers, normal
 
 import fastgemm
-from fastgemm import _packed, cpu, dispatch, heuristic, heuristic_packed, kernels, packed, registry
+from fastgemm import _packed, cpu, dispatch, kernels, packed, registry
+from fastgemm.heuristic import packed_b
 from fastgemm.problem import PACKED, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -266,7 +267,7 @@ def test_rows_that_are_copied_serve_many_panels(isa: registry.Isa) -> None:
     (mr, vectors), *_ = registry.registers(row, isa)
     nr = vectors * registry.lanes(row, isa)
     for m in (mr + 1, 64, 1000):
-        found = heuristic_packed.config(Problem("f32", m, 1024, 1024, 1, "g" + PACKED), isa, vectors)
+        found = packed_b.config(Problem("f32", m, 1024, 1024, 1, "g" + PACKED), isa, vectors)
         assert found.pack == "ab"
         assert found.nc >= 8 * nr
 
@@ -278,18 +279,18 @@ def test_one_pass_takes_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         row = registry.dtype(name)
         (mr, vectors), *_ = registry.registers(row, isa)
         for m in (1, mr):
-            assert heuristic_packed.config(Problem(name, m, 4096, 8192, 1, "np"), isa, vectors).kc >= 8192
+            assert packed_b.config(Problem(name, m, 4096, 8192, 1, "np"), isa, vectors).kc >= 8192
     isa = registry.isa("v3")
-    assert heuristic_packed.config(Problem("f32", 4, 4096, 40_000, 1, "np"), isa, 3).kc < 40_000
+    assert packed_b.config(Problem("f32", 4, 4096, 40_000, 1, "np"), isa, 3).kc < 40_000
 
 
 def test_signed_bytes_lie_as_they_are(tier: registry.Isa) -> None:
     """Without four products a lane: half the memory, where nothing is subtracted and few rows (or none) are told."""
     row = registry.dtype("i8_i32")
-    slim = registry.DOTS[heuristic.family(row, tier), row.name].slim
+    slim = registry.DOTS[kernels.family(row, tier), row.name].slim
     b = integers((301, 77), "int8", 2)
-    wide = fastgemm.pack(b, rows=heuristic_packed.SLIM_ROWS + 1)
-    for made in (fastgemm.pack(b), fastgemm.pack(b, rows=heuristic_packed.SLIM_ROWS), fastgemm.pack(b, zero_point=0)):
+    wide = fastgemm.pack(b, rows=packed_b.SLIM_ROWS + 1)
+    for made in (fastgemm.pack(b), fastgemm.pack(b, rows=packed_b.SLIM_ROWS), fastgemm.pack(b, zero_point=0)):
         assert made.panels is not None
         assert made.panels.slim == slim
         assert made.nbytes == wide.nbytes // (2 if slim else 1)
@@ -329,7 +330,7 @@ def test_slim_panels_refuse_what_they_cannot_hold() -> None:
                 _packed.Panels(v3, gemm, row, 5, 6, 2, True).fill(array, memory, zero)
         with pytest.raises(ValueError, match="no slim panels of f32"):
             _packed.Panels(v3, gemm, registry.dtype("f32"), 5, 6, 2, True)
-    if v4 in kernels.runnable() and heuristic.family(row, v4) == "vnni":
+    if v4 in kernels.runnable() and kernels.family(row, v4) == "vnni":
         kernels.load("v4")
         with pytest.raises(ValueError, match="no slim panels of i8_i32"):
             _packed.Panels(v4, vnni, row, 5, 6, 3, True)

@@ -45,7 +45,8 @@ def packed(**changes: object) -> Problem:
 
 def record(problem: Problem, **changes: object) -> Record:
     """A record with another KC than the heuristic's, by which it is recognised."""
-    return Record(problem, dispatch.rules(problem).replace(kc=17, **changes), 1e-6, 2e-6, kernels=kernels.kernel_hash())
+    other = dispatch.by_rules(problem).replace(kc=17, **changes)
+    return Record(problem, other, 1e-6, 2e-6, kernels=kernels.kernel_hash())
 
 
 def matrices(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +128,7 @@ def test_a_packed_record_never_reaches_an_unpacked_call(known: Callable[..., Non
     for right in (b, np.asfortranarray(b)):
         assert fastgemm.explain(a, right).rung == "heuristic"
     plain = Problem("f32", M, N, K)
-    known(Record(plain, dispatch.rules(plain), 1e-6, 2e-6, kernels=kernels.kernel_hash()))
+    known(Record(plain, dispatch.by_rules(plain), 1e-6, 2e-6, kernels=kernels.kernel_hash()))
     assert fastgemm.explain(a, b).rung == "exact"
     assert fastgemm.explain(a, fastgemm.pack(b, rows=M)).rung == "heuristic"
 
@@ -252,7 +253,7 @@ def test_every_type_has_legal_rules() -> None:
                 continue
             for a, m, k in (("n", 5, 4096), ("t", 300, 70), ("g", 40, 9)):
                 problem = Problem(row.name, m, 100, k, layout=a + PACKED, threads=2)
-                config = dispatch.rules(problem)
+                config = dispatch.by_rules(problem)
                 assert config.misfit(problem) is None, (problem, config)
 
 
@@ -261,7 +262,7 @@ def test_plans_read_no_arrays_in_the_place_of_panels() -> None:
 
     a, b = matrices()
     with pytest.raises(ValueError, match="packed"):
-        Plan(packed(), dispatch.rules(packed())).run(a, b)
+        Plan(packed(), dispatch.by_rules(packed())).run(a, b)
 
 
 def test_pinned_plans_are_what_calls_run() -> None:

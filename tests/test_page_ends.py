@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import cpu, dispatch, heuristic, kernels, registry, row_operations
+from fastgemm import cpu, dispatch, kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Product, Ref, Rows
 from fastgemm.cpu import Caches
-from fastgemm.heuristic_ways import LEFT_ROWS, LEFT_STEPS
+from fastgemm.heuristic import rules
+from fastgemm.heuristic.ways import LEFT_ROWS, LEFT_STEPS
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -56,7 +57,7 @@ def areas() -> tuple[Area, Area, Area]:
 def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Config]:
     """One of each family that takes a problem, and the heuristic's."""
     mr, nr = registry.tiles(dt, tier)[0]
-    made = [heuristic.config(problem, tier)]
+    made = [rules.config(problem, tier)]
     for family, pack in (
         ("small", "none"),
         ("small", "b"),
@@ -66,7 +67,7 @@ def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Co
         ("gemm", "ab"),
     ):
         made.append(Config(family, tier.name, *((0, 0) if family in ("gemv", "dots") else (mr, nr)), pack=pack))
-    own = heuristic.family(dt, tier)
+    own = kernels.family(dt, tier)
     if registry.strips(own, dt):
         made.append(Config(own, tier.name, mr, nr, pack="none"))
     return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import cpu, heuristic, kernels, registry
-from fastgemm.heuristic_ways import PAST_L3, PAST_STEPS, written_past
+from fastgemm import cpu, kernels, registry
+from fastgemm.heuristic import rules
+from fastgemm.heuristic.ways import PAST_L3, PAST_STEPS, written_past
 from fastgemm.plan import Plan
 from fastgemm.problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
 
@@ -95,7 +96,7 @@ def test_which_are(tier: str) -> None:
         ((rows // 9, wide, 2, 30), False),
     ]:
         problem = Problem("f32", *shape)
-        config = heuristic.config(problem, isa)
+        config = rules.config(problem, isa)
         assert written_past(problem, isa) == past, (shape, tier)
         assert not past or (config.family == "small" and Plan(problem, config).past_caches)
     assert not written_past(Problem("f32", 400, wide, 2, epilogue="relu"), isa)

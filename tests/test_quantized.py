@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from oracle import laid, same
 
 import fastgemm
-from fastgemm import _mixed, dispatch, heuristic, kernels, registry
+from fastgemm import _mixed, dispatch, kernels, registry
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
 onnx = pytest.importorskip("onnx")
@@ -204,7 +205,7 @@ def test_any_bytes(data: st.DataObject, kinds: tuple[str, str]) -> None:
 def test_threads_share_k(threads: int) -> None:
     a, b = full((6, 9001), "i1", 1), full((9001, 40), "u1", 2)
     problem = Problem("i8_i32", 6, 40, 9001, threads=2)
-    with dispatch.forced(heuristic.config(problem).replace(split="k", threads=threads)), fastgemm.threads(threads):
+    with dispatch.forced(rules.config(problem).replace(split="k", threads=threads)), fastgemm.threads(threads):
         assert np.array_equal(fastgemm.matmul_integer(a, b, 3, 7), (wide(a) - 3) @ (wide(b) - 7))
 
 

@@ -19,7 +19,8 @@ from conftest import Child
 from oracle import integers
 
 import fastgemm
-from fastgemm import cpu, database, dispatch, heuristic, heuristic_tiles, kernels, registry
+from fastgemm import cpu, database, dispatch, kernels, registry
+from fastgemm.heuristic import packing, rules, strides
 from fastgemm.problem import Config, Problem, Record
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -86,7 +87,7 @@ def usual_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("usual_caches")
 @pytest.mark.parametrize(("problem", "family", "split"), RULES, ids=lambda x: str(x) if isinstance(x, str) else None)
 def test_rules(problem: Problem, family: str, split: str) -> None:
-    config = heuristic.config(problem, registry.isa("v4"))
+    config = rules.config(problem, registry.isa("v4"))
     assert (config.family, config.split) == (family, split)
 
 
@@ -102,9 +103,9 @@ def test_thin_and_deep_takes_shorter_vectors() -> None:
     ]  # fmt: skip
     for name, m, n, k, layout, isa in taken:
         problem = Problem(name, m, n, k, layout=layout)
-        config = heuristic.config(problem, v4)
+        config = rules.config(problem, v4)
         assert (config.family, config.isa) == ("gemm", isa), problem
-        assert heuristic.config(problem, v3).isa == "v3"
+        assert rules.config(problem, v3).isa == "v3"
 
 
 @pytest.mark.usefixtures("usual_caches")
@@ -123,30 +124,30 @@ def test_short_vectors_copy_for_a_few_rows() -> None:
         ("f32", 159, 1000, 1000, v3, "none"), ("f32", 33, 3001, 3001, v2, "none"), ("f32", 33, 3001, 3001, v4, "none"),
     ]  # fmt: skip
     for name, m, n, k, tier, pack in taken:
-        config = heuristic.config(Problem(name, m, n, k), tier)
+        config = rules.config(Problem(name, m, n, k), tier)
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, tier.name, config)
     for m, n, batch, pack in [
         (200, 201, 100, "b"), (199, 201, 100, "none"), (96, 200, 100, "b"), (95, 200, 100, "none"),
         (199, 80, 200, "none"), (96, 200, 1, "none"),
     ]:  # fmt: skip
-        assert heuristic.config(Problem("f32", m, n, 150, batch=batch), v3).pack == pack, (m, n, batch)
-    for pages, rows in heuristic.PAGED_ROWS:
+        assert rules.config(Problem("f32", m, n, 150, batch=batch), v3).pack == pack, (m, n, batch)
+    for pages, rows in packing.PAGED_ROWS:
         for m, pack in [(rows, "b"), (rows - 1, "none")]:
-            assert heuristic.config(Problem("f32", m, pages * 1024, 1200), v3).pack == pack, (pages, m)
+            assert rules.config(Problem("f32", m, pages * 1024, 1200), v3).pack == pack, (pages, m)
     # Of B what nine sixteenths of L2 hold, also for more rows whose A passes over it; deeper where it has few columns.
     for name, m, n, kc, nc in [("f32", 64, 4096, 1024, 144), ("f64", 64, 4096, 1024, 72), ("c64", 64, 4096, 1024, 72),
                                ("f32", 256, 4096, 1024, 144), ("f32", 100, 64, 2048, 72)]:  # fmt: skip
-        config = heuristic.config(Problem(name, m, n, 4096), v3)
+        config = rules.config(Problem(name, m, n, 4096), v3)
         assert (config.kc, config.nc) == (kc, nc), (name, m, n, config)
 
 
 def test_the_rules_know_which_rows_the_driver_aligns() -> None:
     """What `lead_of` asks of a B that is read in place, in the rule that weighs that against a copy."""
-    text = (Path(heuristic.__file__).parent / "driver" / "structs.pxd").read_text(encoding="utf-8")
+    text = (Path(registry.__file__).parent / "driver" / "structs.pxd").read_text(encoding="utf-8")
     lead = {name: int(value) for name, value in re.findall(r"^    LEAD_(\w+) = (\d+)$", text, re.MULTILINE)}
-    assert lead["BYTES"] == heuristic_tiles.EVEN_BYTES
-    assert lead["BYTES"] * lead["VECTORS"] == heuristic_tiles.EVEN_LONG
-    assert (lead["STEPS"], lead["PAGED"]) == (heuristic_tiles.EVEN_STEPS, heuristic_tiles.EVEN_PAGED)
+    assert lead["BYTES"] == strides.EVEN_BYTES
+    assert lead["BYTES"] * lead["VECTORS"] == strides.EVEN_LONG
+    assert (lead["STEPS"], lead["PAGED"]) == (strides.EVEN_STEPS, strides.EVEN_PAGED)
 
 
 @pytest.mark.usefixtures("usual_caches")
@@ -159,24 +160,24 @@ def test_few_rows_with_few_registers() -> None:
         ("f32", 6, 4096, 4096, "v4", "gemv"),
     ]  # fmt: skip
     for name, m, n, k, tier, family in taken:
-        assert heuristic.config(Problem(name, m, n, k), registry.isa(tier)).family == family, (name, m, n, k, tier)
+        assert rules.config(Problem(name, m, n, k), registry.isa(tier)).family == family, (name, m, n, k, tier)
     for m, n, k, wide in [(16, 2560, 2560, 16), (70, 64, 600, 16), (4, 300, 300, 24)]:
-        assert heuristic.config(Problem("f32", m, n, k), registry.isa("v3")).nr == wide, (m, n, k)
+        assert rules.config(Problem("f32", m, n, k), registry.isa("v3")).nr == wide, (m, n, k)
     # A B from memory: strips, or, if its lines share no sets, tiles for the rows of one; more if its rows are short.
     for name, m, n, k, family in [("f64", 2, 7860, 2560, "gemv"), ("f64", 6, 10752, 3584, "gemv"),
                                   ("f32", 4, 7861, 2560, "gemv"), ("f32", 5, 7861, 2560, "gemm"),
                                   ("f32", 8, 20000, 1000, "gemv"), ("f32", 8, 2000, 1000, "small"),
                                   ("f32", 2, 1100, 20000, "gemv"), ("f32", 4, 1100, 20000, "gemm"),
                                   ("f32", 4, 3000, 2000, "gemm"), ("f32", 4, 3072, 2000, "gemv")]:  # fmt: skip
-        assert heuristic.config(Problem(name, m, n, k), registry.isa("v3")).family == family, (name, m, n, k)
+        assert rules.config(Problem(name, m, n, k), registry.isa("v3")).family == family, (name, m, n, k)
     for m, family in [(4096, "gemm"), (500, "dots")]:
         problem = Problem("f32", m, 12, 4096, layout="nt")
-        assert heuristic.config(problem, registry.isa("v3")).family == family, problem
+        assert rules.config(problem, registry.isa("v3")).family == family, problem
     # Outputs of one vector have a tall tile, but for rows of A whole pages apart; few steps leave the choice to all.
     for k, high in ((1000, 12), (1024, 6)):
-        assert heuristic.config(Problem("f32", 1000, 8, k), registry.isa("v3")).mr == high
+        assert rules.config(Problem("f32", 1000, 8, k), registry.isa("v3")).mr == high
     for shape, tile in (((14, 32, 16, 1000), (8, 48)), ((800, 16, 32), (14, 32))):
-        found = heuristic.config(Problem("f32", *shape), registry.isa("v4"))
+        found = rules.config(Problem("f32", *shape), registry.isa("v4"))
         assert (found.family, found.mr, found.nr) == ("small", *tile), found
     # Whole lines of B, or few steps under a mask, stay in place; columns of A that share sets of L1 are copied or cut.
     for shape, layout, family, pack in [
@@ -196,17 +197,17 @@ def test_few_rows_with_few_registers() -> None:
         ((3000, 2000, 10), "nn", "small", "none"),
         ((3000, 2000, 11), "nn", "gemm", "b"),
     ]:  # fmt: skip
-        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v3"))
+        found = rules.config(Problem("f32", *shape, layout=layout), registry.isa("v3"))
         assert (found.family, found.pack) == (family, pack), (shape, layout, found)
     # Longer vectors have none of these rules.
     for shape, layout in [((64, 1023, 45), "nn"), ((50, 345, 200), "tn"), ((1000, 12, 100), "nn")]:
-        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
+        found = rules.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
         assert found.pack == "none", (shape, layout, found)
     for shape, layout, family in [
         ((512, 512, 64), "nt", "gemm"), ((4, 1500, 48), "tt", "small"), ((89, 2006, 2), "nt", "dots"),
         ((3000, 2000, 10), "nn", "gemm"), ((6000, 3000, 10), "nn", "small"),
     ]:  # fmt: skip
-        assert heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4")).family == family, shape
+        assert rules.config(Problem("f32", *shape, layout=layout), registry.isa("v4")).family == family, shape
     # Rows that share vectors, at any length; so few that accumulators come in sets; columns of A from memory are few.
     for shape, layout, family in [
         ((28, 4, 1116), "nn", "small"), ((8, 8, 5000), "nn", "small"), ((7, 4, 1116), "nn", "gemm"),
@@ -214,7 +215,7 @@ def test_few_rows_with_few_registers() -> None:
         ((15, 4, 1961), "tn", "gemm"), ((5000, 8, 2000), "tn", "gemm"), ((5000, 4, 2000), "tn", "small"),
         ((80, 9, 1961), "tn", "gemm"), ((64, 4, 256), "nn", "dots"), ((63, 4, 256), "nn", "small"),
     ]:  # fmt: skip
-        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
+        found = rules.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
         assert found.family == family, (shape, layout, found)
     # Stacks of few steps, whatever their width and layout, as long as L3 holds most of them.
     for shape, layout, family in [
@@ -222,7 +223,7 @@ def test_few_rows_with_few_registers() -> None:
         ((400, 40, 16, 200), "nn", "small"), ((400, 90, 16, 200), "nn", "gemm"), ((100, 9, 32, 50), "nn", "small"),
         ((100, 9, 33, 50), "nn", "gemm"), ((100, 1024, 8, 10), "nn", "gemm"),
     ]:  # fmt: skip
-        found = heuristic.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
+        found = rules.config(Problem("f32", *shape, layout=layout), registry.isa("v4"))
         assert found.family == family, (shape, layout, found)
     # Few columns are the transposed output's rows; one row of each product of a stack.
     for shape, tiers in [
@@ -230,26 +231,26 @@ def test_few_rows_with_few_registers() -> None:
         ((100_000, 3, 256), "v3 v4"), ((100_000, 3, 255), "v3"), ((100_000, 2, 64), "v3 v4"),
     ]:  # fmt: skip
         for tier in ("v3", "v4"):
-            found = heuristic.config(Problem("f32", *shape), registry.isa(tier))
+            found = rules.config(Problem("f32", *shape), registry.isa(tier))
             assert (found.family == "dots") == (tier in tiers), (shape, found)
     for n, batch, family in [(64, 10, "gemv"), (64, 10_000, "gemv"), (24, 100, "small"), (24, 50_000, "gemv")]:
-        found = heuristic.config(Problem("f32", 1, n, n, batch), registry.isa("v3"))
+        found = rules.config(Problem("f32", 1, n, n, batch), registry.isa("v3"))
         assert found.family == family, (n, batch, found)
     strips = [("f64", 2, 8192, 3584, 8192), ("f32", 2, 8448, 2816, 8192),
               ("f32", 2, 7168, 3584, 7168), ("f32", 2, 2048, 1024, 1152)]
     for name, m, n, k, columns in strips:
-        found = heuristic.config(Problem(name, m, n, k), registry.isa("v3"))
+        found = rules.config(Problem(name, m, n, k), registry.isa("v3"))
         assert (found.family, min(found.nc, n)) == ("gemv", columns), (name, m, n, k, found)
     # Halves are converted where they are used for so many rows.
     for name, m, tier, family in [("f16", 32, "v3", "small"), ("f16", 33, "v3", "gemm"), ("bf16", 32, "v3", "small"),
                                   ("f16", 96, "v4", "small"), ("bf16", 33, "v3", "gemm")]:  # fmt: skip
-        assert heuristic.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
+        assert rules.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
 
 
 @pytest.mark.usefixtures("usual_caches")
 def test_columns_of_the_left_operand_stay_in_cache_with_few_registers() -> None:
     """Beside an A given transposed that is not copied: B is, from L3 for many rows, in steps whose lines L1 holds."""
-    l1 = heuristic.cpu.caches().l1d
+    l1 = cpu.caches().l1d
     taken = [
         ("f32", 300, 128, 1000, "gemm", "b"), ("f64", 96, 300, 600, "gemm", "b"), ("f32", 250, 250, 250, "gemm", "b"),
         ("f32", 80, 300, 600, "gemm", "none"), ("f32", 200, 64, 20_000, "gemm", "none"),
@@ -258,12 +259,12 @@ def test_columns_of_the_left_operand_stay_in_cache_with_few_registers() -> None:
         ("f32", 1000, 300, 100, "small", "none"), ("f32", 1500, 1500, 100, "gemm", "ab"),
     ]  # fmt: skip
     for name, m, n, k, family, pack in taken:
-        found = heuristic.config(Problem(name, m, n, k, layout="tn"), registry.isa("v3"))
+        found = rules.config(Problem(name, m, n, k, layout="tn"), registry.isa("v3"))
         assert (found.family, found.pack) == (family, pack), (name, m, n, k, found)
         if pack == "b":
             panel = found.nr * registry.dtype(name).itemsize
             assert found.kc * (64 + panel) <= l1
-    assert heuristic.config(Problem("f32", 900, 900, 900, layout="tn"), registry.isa("v4")).kc > 250
+    assert rules.config(Problem("f32", 900, 900, 900, layout="tn"), registry.isa("v4")).kc > 250
 
 
 @pytest.mark.usefixtures("usual_caches")
@@ -279,7 +280,7 @@ def test_columns_of_the_left_operand_are_copied_with_few_registers() -> None:
         ("c128", 256, 512, 3136, "tn", "v3", "ab"), ("i32", 1000, 1000, 1000, "tn", "v3", "ab"),
     ]  # fmt: skip
     for name, m, n, k, layout, tier, pack in taken:
-        config = heuristic.config(Problem(name, m, n, k, layout=layout), registry.isa(tier))
+        config = rules.config(Problem(name, m, n, k, layout=layout), registry.isa(tier))
         assert (config.family, config.pack) == ("gemm", pack), (name, m, n, k, layout, tier, config)
 
 
@@ -293,7 +294,7 @@ def test_a_near_left_operand_passes_over_little_of_the_right_one() -> None:
         ("f32", 1000, 1024, 1024, "tn", 128), ("f64", 700, 1000, 700, "tn", 128),
     ]  # fmt: skip
     for name, m, n, k, layout, columns in taken:
-        config = heuristic.config(Problem(name, m, n, k, layout=layout), v4)
+        config = rules.config(Problem(name, m, n, k, layout=layout), v4)
         assert (config.pack, config.nc) == ("b", columns), (name, m, n, k, layout, config)
 
 
@@ -307,7 +308,7 @@ def test_columns_of_the_left_operand_take_many_steps_with_many_registers() -> No
         ("c64", 1000, 1000, "tn", 250), ("f32", 1000, 3000, "nn", 1500),
     ]  # fmt: skip
     for name, m, k, layout, steps in taken:
-        config = heuristic.config(Problem(name, m, 1000, k, layout=layout), v4)
+        config = rules.config(Problem(name, m, 1000, k, layout=layout), v4)
         assert (config.pack, config.kc) == ("b", steps), (name, m, k, layout, config)
 
 
@@ -333,12 +334,12 @@ def test_heuristic_always_fits(dt: registry.DType) -> None:
     sizes = (1, 2, 7, 64, 500, 5000, 1 << 20)
     for isa in kernels.runnable():
         if not registry.supported(dt, isa):
-            assert heuristic.config(Problem(dt.name, 9, 9, 9), isa).family == "numpy"
+            assert rules.config(Problem(dt.name, 9, 9, 9), isa).family == "numpy"
             continue
         for m, n, k in [(m, n, k) for m in sizes for n in sizes for k in (1, 64, 4096, 1 << 20)]:
             for layout, batch, threads in [("nn", 1, 1), ("gg", 1, 8), ("tt", 10, 2), ("nt", 1, 64), ("gn", 3, 1024)]:
                 problem = Problem(dt.name, m, n, k, batch, layout, threads)
-                config = heuristic.config(problem, isa)
+                config = rules.config(problem, isa)
                 assert config.misfit(problem) is None
                 assert registry.isa(config.isa).level <= isa.level
 
@@ -583,14 +584,14 @@ def test_cost_of_small_products(tier: str) -> None:
     isa = registry.isa(tier)
     for shape in [(128, 96, 128), (128, 64, 128), (96, 96, 64)]:
         problem = Problem("f32", *shape)
-        config = heuristic.config(problem, isa).replace(family="small", pack="none")
+        config = rules.config(problem, isa).replace(family="small", pack="none")
         least = problem.flops / 2 / registry.lanes(problem.row, isa) / 2
-        cost = heuristic.cycles(problem, config)
+        cost = rules.cycles(problem, config)
         assert least <= cost <= 1.2 * least, (shape, cost / least)
         stack = replace(problem, batch=10)
-        assert heuristic.cycles(stack, config) == 10 * cost
+        assert rules.cycles(stack, config) == 10 * cost
         halves = config.replace(split="batch", threads=2)
-        assert heuristic.cycles(stack, halves) == 5 * cost
+        assert rules.cycles(stack, halves) == 5 * cost
 
 
 @pytest.mark.parametrize("tier", registry.ISAS, ids=lambda tier: tier.name)
@@ -598,7 +599,7 @@ def test_a_large_output_is_written_by_two(tier: registry.Isa) -> None:
     """Below a megaflop, but half a MiB of C and more: gemm, the small family, dot products, stacks."""
 
     def threads(m: int, n: int, k: int, name: str = "f32", batch: int = 1, layout: str = "nn") -> int:
-        return heuristic.config(Problem(name, m, n, k, batch, layout, threads=2), tier).threads
+        return rules.config(Problem(name, m, n, k, batch, layout, threads=2), tier).threads
 
     assert [threads(m, 256, 4, "f64") for m in (255, 256)] == [1, 2]
     assert [threads(m, 512, 1) for m in (200, 300)] == [1, 2]

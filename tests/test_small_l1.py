@@ -10,21 +10,11 @@ import numpy as np
 import pytest
 
 import fastgemm
-from fastgemm import (
-    cpu,
-    dispatch,
-    heuristic,
-    heuristic_dots,
-    heuristic_items,
-    heuristic_l1,
-    heuristic_l1_blocks,
-    heuristic_l1_written,
-    heuristic_packed,
-    heuristic_small,
-    kernels,
-    registry,
-)
+from fastgemm import cpu, dispatch, kernels, registry
 from fastgemm.driver import _plan
+from fastgemm.heuristic import chain_items, family_dots, family_small, l1, l1_blocks, l1_written, packed_b, rules
+from fastgemm.heuristic.blocks import blocks as blocks_of
+from fastgemm.heuristic.packing import packing
 from fastgemm.problem import MAX_BLOCK, Config, Problem
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
@@ -78,17 +68,17 @@ COPIED = [
 def test_what_is_copied(name: str, layout: str, m: int, n: int, k: int, pack: str) -> None:
     problem = Problem(name, m, n, k, layout=layout)
     for mr, nr in registry.tiles(problem.row, V4):
-        assert heuristic.packing(problem, V4, mr, nr) == pack, (mr, nr)
-    assert heuristic_l1.lines_ahead(V4) == 16
-    assert heuristic_l1.lines_ahead(V3) == 0
-    assert heuristic_l1.side_bytes(V4) > 4 * V4.vector_bytes >= 256
-    assert heuristic_l1.side_bytes(V3) == 128
+        assert packing(problem, V4, mr, nr) == pack, (mr, nr)
+    assert l1.lines_ahead(V4) == 16
+    assert l1.lines_ahead(V3) == 0
+    assert l1.side_bytes(V4) > 4 * V4.vector_bytes >= 256
+    assert l1.side_bytes(V3) == 128
 
 
 @pytest.mark.usefixtures("skylake")
 def test_the_small_family_leaves_what_is_copied() -> None:
     def small(m: int, n: int, k: int, layout: str = "nn", name: str = "f32") -> bool:
-        return heuristic_small.config(Problem(name, m, n, k, layout=layout), V4) is not None
+        return family_small.config(Problem(name, m, n, k, layout=layout), V4) is not None
 
     assert [small(size, size, size) for size in (64, 100, 128)] == [True, True, False]
     assert [small(16, 200, k) for k in (100, 128, 200)] == [True, True, False]
@@ -102,7 +92,7 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     # Of few steps by the lines of C: rows that begin anywhere in one, whole lines, half pages; few steps, more, most.
     assert [small(m, 700, 8) for m in (410, 420)] == [True, False]
     assert [small(m, 800, 8) for m in (1630, 1640)] == [True, False]
-    assert [heuristic_l1_written.beats_small(Problem("f32", m, 1024, 8), V4) for m in (280, 290)] == [None, True]
+    assert [l1_written.beats_small(Problem("f32", m, 1024, 8), V4) for m in (280, 290)] == [None, True]
     assert [small(800, 800, k) for k in (4, 5, 32, 33)] == [False, True, True, False]
     assert [small(600, 600, k, name="f64") for k in (4, 5, 16, 17)] == [False, True, True, False]
     assert [small(400, m, 8, name="c64") for m in (700, 1000)] == [True, False]
@@ -113,13 +103,13 @@ def blocks(m: int, n: int, k: int, dtype: str = "f32", layout: str = "nn", pack:
     """MC, KC and NC beside a copied B."""
     problem = Problem(dtype, m, n, k, layout=layout)
     mr, nr = registry.tiles(problem.row, V4)[0]
-    return heuristic.blocks(problem, V4, mr, nr, pack)
+    return blocks_of(problem, V4, mr, nr, pack)
 
 
 @pytest.mark.usefixtures("skylake")
 def test_an_a_by_columns() -> None:
     """Beside one panel of B a copy serves once; of few steps fewer rows at a time."""
-    found = [heuristic.config(Problem("f32", 1024, n, k, layout="tn"), V4) for n, k in ((64, 64), (64, 201), (72, 64))]
+    found = [rules.config(Problem("f32", 1024, n, k, layout="tn"), V4) for n, k in ((64, 64), (64, 201), (72, 64))]
     assert [(config.family, config.pack) for config in found] == [("small", "none"), ("gemm", "ab"), ("gemm", "ab")]
     assert [blocks(768, 1280, k, layout="tn", pack="ab")[0] for k in (200, 201)] == [36, 96]
 
@@ -154,7 +144,7 @@ def test_blocks_of_panels() -> None:
     """All columns of a B in panels and most rows at a time, where there are many of both; else blocks as of old."""
 
     def found(m: int, n: int, k: int, name: str = "f32", layout: str = "np") -> tuple[int, int, int]:
-        config = heuristic_packed.config(Problem(name, m, n, k, layout=layout), V4, 4)
+        config = packed_b.config(Problem(name, m, n, k, layout=layout), V4, 4)
         return config.mc, config.kc, config.nc
 
     assert found(1000, 5000, 2000) == (702, 1000, 4096)
@@ -178,15 +168,15 @@ def test_blocks_of_columns_along_k() -> None:
 @pytest.mark.usefixtures("skylake")
 def test_threads_share_columns_of_a_copied_b() -> None:
     def split(m: int, n: int, k: int, name: str = "f32", batch: int = 1, threads: int = 2) -> str:
-        return heuristic.config(Problem(name, m, n, k, batch, threads=threads), V4).split
+        return rules.config(Problem(name, m, n, k, batch, threads=threads), V4).split
 
     assert [split(3000, 512, k) for k in (447, 448)] == ["m", "n"]
     assert [split(3000, 192, k, "f64") for k in (597, 598)] == ["m", "n"]
     assert split(3000, 128, 1152, "f64") == "m", "two panels each"
     assert split(3000, 512, 2048, batch=2) == "batch"
     assert [split(3000, 512, 2048, threads=threads) for threads in (2, 4, 16)] == ["n", "m", "m"]
-    assert not heuristic_l1_blocks.by_columns(Problem("f16", 3000, 512, 2048, threads=2), V4, 64)
-    assert not heuristic_l1_blocks.by_columns(Problem("f32", 3000, 512, 2048, threads=2), V3, 24)
+    assert not l1_blocks.by_columns(Problem("f16", 3000, 512, 2048, threads=2), V4, 64)
+    assert not l1_blocks.by_columns(Problem("f32", 3000, 512, 2048, threads=2), V3, 24)
 
 
 @pytest.mark.usefixtures("skylake")
@@ -196,15 +186,15 @@ def test_what_writes_c() -> None:
     assert [blocks(100, 3000, k)[2] for k in (20, 64, 100)] == [4096, 4096, 128]
 
     def fetched(m: int, n: int, k: int, name: str = "f32", layout: str = "nn", batch: int = 1) -> bool:
-        return heuristic_l1.fetches_c(Problem(name, m, n, k, batch, layout), V4)
+        return l1.fetches_c(Problem(name, m, n, k, batch, layout), V4)
 
     assert [fetched(400, n, 100) for n in (399, 400, 404)] == [True, False, True]
     assert [fetched(m, 2048, 16) for m in (768, 769)] == [False, True]
     assert [fetched(400, 400, k) for k in (512, 513)] == [False, True]
     assert [fetched(400, 400, 64, name) for name in ("f64", "i32", "c64", "f16")] == [False, False, True, True]
     assert [fetched(400, 400, 64, batch=batch) for batch in (9, 10)] == [False, True]
-    assert not heuristic_l1.fetches_c(Problem("f32", 400, 400, 100, layout="np"), V4)
-    assert heuristic_l1.fetches_c(Problem("f32", 400, 400, 100), V3)
+    assert not l1.fetches_c(Problem("f32", 400, 400, 100, layout="np"), V4)
+    assert l1.fetches_c(Problem("f32", 400, 400, 100), V3)
 
 
 @pytest.mark.usefixtures("skylake")
@@ -212,7 +202,7 @@ def test_outputs_of_few_steps() -> None:
     """Outputs leaving L2, alone with transposed operands or together in a stack, are gemm's, some rows at a time."""
 
     def config(m: int, n: int, k: int, layout: str = "nn", batch: int = 1, name: str = "f32") -> Config:
-        return heuristic.config(Problem(name, m, n, k, batch, layout), V4)
+        return rules.config(Problem(name, m, n, k, batch, layout), V4)
 
     for layout in ("nt", "tn", "tt"):
         assert [config(m, 579, 11, layout).family for m in (650, 700)] == ["small", "gemm"]
@@ -234,10 +224,10 @@ def test_outputs_of_few_steps() -> None:
 @pytest.mark.usefixtures("skylake")
 def test_tiles_of_rows_apart() -> None:
     """Of rows whole pages apart more than a tile's read them by tiles of most vectors."""
-    assert [len(heuristic_l1.tiles(Problem("f32", m, 512, 512), V4)) for m in (14, 15, 25)] == [3, 2, 3]
-    assert heuristic_l1.tiles(Problem("f32", 16, 1024, 1024), V4) == ((6, 64),)
-    assert len(heuristic_l1.tiles(Problem("f32", 16, 1000, 1024), V4)) == 3
-    assert [heuristic_l1.copied_from(Problem(name, 16, 1024, 512)) for name in ("f32", "i16", "c64")] == [25, 24, 16]
+    assert [len(l1.tiles(Problem("f32", m, 512, 512), V4)) for m in (14, 15, 25)] == [3, 2, 3]
+    assert l1.tiles(Problem("f32", 16, 1024, 1024), V4) == ((6, 64),)
+    assert len(l1.tiles(Problem("f32", 16, 1000, 1024), V4)) == 3
+    assert [l1.copied_from(Problem(name, 16, 1024, 512)) for name in ("f32", "i16", "c64")] == [25, 24, 16]
 
 
 @pytest.mark.usefixtures("skylake")
@@ -248,9 +238,9 @@ def test_blocks_of_few_rows() -> None:
     assert [blocks(m, 4096, 4096)[1:] for m in (73, 400, 401)] == [(512, 256), (512, 256), (1024, 128)]
     assert [blocks(m, 4096, 4096, "f64")[1:] for m in (24, 72, 73)] == [(128, 512), (256, 288), (512, 128)]
     assert [blocks(16, n, 8192)[1:] for n in (512, 500)] == [(128, 512), (512, 256)]
-    steps = [heuristic.blocks(Problem("f32", m, 1024, 1024), V4, 6, 64, "none")[1] for m in (14, 15, 24, 25)]
+    steps = [blocks_of(Problem("f32", m, 1024, 1024), V4, 6, 64, "none")[1] for m in (14, 15, 24, 25)]
     assert steps == [128, 64, 64, 512]
-    assert heuristic.blocks(Problem("f32", 24, 512, 512), V4, 6, 64, "none")[1] == 128
+    assert blocks_of(Problem("f32", 24, 512, 512), V4, 6, 64, "none")[1] == 128
     assert [blocks(16, 1024, k)[1] for k in (768, 769)] == [768, 110]
 
 
@@ -259,7 +249,7 @@ def test_columns_of_a_and_rows_of_b_from_memory() -> None:
     """Few steps at a time, by tiles of four vectors; not of one that L3 holds, that is copied, or of few columns."""
 
     def found(m: int, n: int, k: int, name: str = "f32", layout: str = "tn") -> tuple[int, int]:
-        config = heuristic.config(Problem(name, m, n, k, layout=layout), V4)
+        config = rules.config(Problem(name, m, n, k, layout=layout), V4)
         return config.nr * registry.dtype(name).itemsize // 64, config.kc
 
     assert [found(100, 100, k) for k in (32_440, 32_441)] == [(2, 325), (4, 48)]
@@ -272,14 +262,14 @@ def test_columns_of_a_and_rows_of_b_from_memory() -> None:
 
 @pytest.mark.usefixtures("skylake")
 def test_long_columns_are_dot_products_of_fewer_rows() -> None:
-    found = [m for m in range(5, 40) if heuristic_dots.config(Problem("f32", m, 60, 1000, layout="nt"), V4)]
+    found = [m for m in range(5, 40) if family_dots.config(Problem("f32", m, 60, 1000, layout="nt"), V4)]
     assert found == list(range(5, 21))
 
 
 @pytest.mark.usefixtures("skylake")
 def test_few_columns_of_few_rows_are_dot_products() -> None:
     def dots(m: int, n: int, k: int, name: str = "f32") -> bool:
-        return heuristic.config(Problem(name, m, n, k), V4).family == "dots"
+        return rules.config(Problem(name, m, n, k), V4).family == "dots"
 
     assert [dots(2, 2, k) for k in (399, 400)] == [False, True]
     assert [dots(m, n, 700) for n in (3, 4) for m in (19, 20)] == [False, True, False, True]
@@ -301,11 +291,11 @@ def test_answers(name: str) -> None:
     cases = [*itertools.product(sizes, ("nn", "tn", "nt"), (1, 3)), *itertools.product(tiny, ("nn", "nt"), (1, 37))]
     for (m, n, k), layout, batch in cases:
         problem = Problem(name, m, n, k, batch, layout)
-        config = heuristic.config(problem, V4)
+        config = rules.config(problem, V4)
         plan = _plan.Plan(problem, config)
         if config.family == "gemm":
             assert (plan.lines_ahead, plan.side_bytes) == (16, 1024), config
-            assert plan.still_c != heuristic_l1.fetches_c(problem, V4), config
+            assert plan.still_c != l1.fetches_c(problem, V4), config
         a = rng.integers(0, 3, (batch, m, k)[batch == 1 :]).astype(kind)
         b = rng.integers(0, 3, (batch, k, n)[batch == 1 :]).astype(kind)
         wide = np.float64 if kind.kind != "c" else np.complex128
@@ -331,7 +321,7 @@ def test_panels_packed_long_ago(skylake: None) -> None:
              ((64, 4096, 4096), True), ((65, 4096, 4096), False)]  # fmt: skip
     for sizes, fetches in cases:
         problem = Problem("f32", *sizes, layout="np")
-        assert _plan.Plan(problem, heuristic_packed.config(problem, V4, 4)).ready_next == fetches, sizes
+        assert _plan.Plan(problem, packed_b.config(problem, V4, 4)).ready_next == fetches, sizes
 
 
 @pytest.mark.skipif(not kernels.has("vnni", "v4") or not RUNS, reason="no dot products of bytes in vectors of 64 bytes")
@@ -359,12 +349,12 @@ def test_signed_bytes_by_several_panels(kind: str, skylake: None) -> None:
 def test_items_of_a_chain_go_by_the_rules_for_stacks() -> None:
     # 48 KiB of B: in place by one product, whose operands are at hand, copied by tiles that fetch the next item's.
     problem = Problem("f32", 128, 96, 128)
-    alone = heuristic.config(problem)
+    alone = rules.config(problem)
     assert alone.family == "small"
     with dispatch.forced(alone):
         assert dispatch.of_item(problem, 64, 128) == alone
     made = dispatch.of_item(problem, 64, 128)
-    assert made == heuristic.config(replace(problem, batch=64))
+    assert made == rules.config(replace(problem, batch=64))
     assert (made.family, made.pack) == ("gemm", "b")
     assert dispatch.of_item(problem, 1, 128) == alone
 
@@ -376,7 +366,7 @@ def test_items_that_share_a_matrix_copy_what_is_copied_for_all_their_rows() -> N
     few = Problem("f32", 24, 128, 384)
     assert dispatch.of_item(few, 64, 24).pack == "none"
     shared = dispatch.of_item(few, 64, 384)
-    assert (shared.pack, heuristic_items.kept(few, shared) > 0) == ("b", True)
+    assert (shared.pack, chain_items.kept(few, shared) > 0) == ("b", True)
     assert shared.nc == 128 < dispatch.of_item(replace(few, n=300), 64, 384).nc < dispatch.of_item(few, 1, 24).nc
     large = Problem("f32", 16, 4096, 4096)
     assert dispatch.of_item(large, 1, 1600) == dispatch.resolve(large).config, "no copy of it would stay"
@@ -396,7 +386,7 @@ def test_stacks_that_come_from_beyond_l2() -> None:
     def found(m: int, n: int, k: int, mib: float, layout: str = "nn", name: str = "f32") -> tuple[str, int, int]:
         size = registry.dtype(name).itemsize
         batch = int(mib * MIB / ((m * n + m * k + k * n) * size))
-        config = heuristic.config(Problem(name, m, n, k, batch, layout=layout), V4)
+        config = rules.config(Problem(name, m, n, k, batch, layout=layout), V4)
         return config.pack, config.nr * size // 64, config.nc
 
     near, far = 4, 12

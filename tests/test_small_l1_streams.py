@@ -7,8 +7,9 @@ import platform
 import numpy as np
 import pytest
 
-from fastgemm import cpu, heuristic, heuristic_l1_streams, kernels, registry
+from fastgemm import cpu, kernels, registry
 from fastgemm.driver import _plan
+from fastgemm.heuristic import l1_streams, rules
 from fastgemm.problem import Config, Problem
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
@@ -18,11 +19,11 @@ RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
 def found(
     m: int, n: int, k: int, name: str = "f32", *, batch: int = 1, layout: str = "nn", threads: int = 1
 ) -> Config | None:
-    """The configuration of the module under test, which `heuristic.config` takes as well."""
+    """The configuration of the module under test, which `rules.config` takes as well."""
     problem = Problem(name, m, n, k, batch, layout, threads)
-    config = heuristic_l1_streams.config(problem, V4)
+    config = l1_streams.config(problem, V4)
     if config is not None:
-        assert config == heuristic.config(problem, V4)
+        assert config == rules.config(problem, V4)
         assert config.misfit(problem) is None
     return config
 
@@ -55,7 +56,7 @@ def test_which_not() -> None:
     assert found(16, 2000, 2000, layout="np") is None
     assert found(16, 2000, 2000, "f16") is None
     assert found(16, 1024, 1024, batch=10) is None, "a stack whose rows lie half pages apart"
-    assert heuristic_l1_streams.config(Problem("f32", 16, 2000, 2000), V3) is None
+    assert l1_streams.config(Problem("f32", 16, 2000, 2000), V3) is None
 
 
 @pytest.mark.usefixtures("skylake")
@@ -145,7 +146,7 @@ def test_answers(monkeypatch: pytest.MonkeyPatch, name: str, threads: int) -> No
     for n, k, batch in ((1100, 230, 1), (2 * apart, 300, 1), (apart, 513, 1), (1100, 150, 3)):
         for m in (2, 5, 7, 12, 16):
             problem = Problem(name, m, n, k, batch, threads=threads)
-            config = heuristic_l1_streams.config(problem, V4)
+            config = l1_streams.config(problem, V4)
             if config is None:
                 continue
             taken += 1

@@ -14,7 +14,8 @@ import pytest
 from conftest import Child
 
 import fastgemm
-from fastgemm import database, dispatch, heuristic, kernels, registry, special, special_shapes
+from fastgemm import database, dispatch, kernels, registry, special, special_shapes
+from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem, Record
 from fastgemm.special_shapes import Special
@@ -76,7 +77,7 @@ def operands(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plan_of(problem: Problem, name: str) -> Plan:
-    return Plan(problem, specialise.single(heuristic.config(problem)).replace(special=name))
+    return Plan(problem, specialise.single(rules.config(problem)).replace(special=name))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -100,7 +101,7 @@ def test_every_tier_and_longer_vectors(isa: str, cache: Path) -> None:
         made = building.make(shapes, isa)
         for shape in shapes:
             problem = problem_of(shape)
-            start = heuristic.config(problem, tier)
+            start = rules.config(problem, tier)
             plan = Plan(problem, specialise.single(start).replace(special=made))
             assert plan.special
             a, b = operands(problem)
@@ -117,7 +118,7 @@ def test_rows_that_share_a_vector(isa: str, cache: Path) -> None:
     made = building.make(shapes, isa, narrow=True)
     for at, shape in enumerate(shapes):
         problem = problem_of(shape, 1 + at % 3)
-        plan = Plan(problem, specialise.single(heuristic.config(problem, tier)).replace(special=made))
+        plan = Plan(problem, specialise.single(rules.config(problem, tier)).replace(special=made))
         assert plan.special
         a, b = operands(problem)
         assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
@@ -125,7 +126,7 @@ def test_rows_that_share_a_vector(isa: str, cache: Path) -> None:
 
 def test_a_stack_over_threads(name: str) -> None:
     problem = problem_of(SHAPES[0], batch=3000, threads=2)
-    config = heuristic.config(problem).replace(threads=2, split="batch", special=name)
+    config = rules.config(problem).replace(threads=2, split="batch", special=name)
     plan = Plan(problem, config)
     assert plan.special
     a, b = operands(problem)
@@ -171,12 +172,12 @@ def test_a_plan_of_another_shape_is_not_given_the_kernel(name: str) -> None:
     entry = special.find(name, problem_of(SHAPES[0]))
     assert entry is not None
     with pytest.raises(ValueError, match="4 x 4 x 4"):
-        Plan(problem, heuristic.config(problem)).specialise(entry.capsule, entry.at, entry.module)
+        Plan(problem, rules.config(problem)).specialise(entry.capsule, entry.at, entry.module)
 
 
 def test_threads_that_share_a_product_do_not_fit() -> None:
     problem = Problem("f32", 64, 64, 64, threads=2)
-    config = heuristic.config(problem).replace(threads=2, split="n", special="0" * 32)
+    config = rules.config(problem).replace(threads=2, split="n", special="0" * 32)
     assert "whole products" in (config.misfit(problem) or "")
 
 
@@ -191,7 +192,7 @@ def test_shapes_of_the_registry_are_built_in(isa: str) -> None:
     tier = registry.isa(isa)
     for shape in special_shapes.SPECIAL:
         problem = problem_of(shape)
-        plan = Plan(problem, heuristic.config(problem, tier))
+        plan = Plan(problem, rules.config(problem, tier))
         assert plan.special, shape
         a, b = operands(problem)
         assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
@@ -206,7 +207,7 @@ def test_stacks_of_the_shapes_of_the_registry(isa: str, threads: int, monkeypatc
     monkeypatch.setattr(special, "_keeps_up", lambda *_: True)  # whatever the caches of this machine hold
     for shape in special_shapes.SPECIAL:
         problem = problem_of(shape, batch=11, threads=threads)
-        config = heuristic.config(problem, registry.isa(isa)).replace(threads=threads, split="batch")
+        config = rules.config(problem, registry.isa(isa)).replace(threads=threads, split="batch")
         plan = Plan(problem, config)
         assert plan.special, shape
         a, b = operands(problem)
@@ -235,7 +236,7 @@ def test_stacks_that_stream_from_memory_are_left_to_kernels_that_fetch_ahead() -
 
 def remember(shape: Special, name: str, path: Path) -> None:
     problem = problem_of(shape)
-    config = specialise.single(heuristic.config(problem)).replace(special=name)
+    config = specialise.single(rules.config(problem)).replace(special=name)
     database.write(path, [Record(problem, config, 1e-8, 2e-8, kernels=kernels.kernel_hash())])
     dispatch.reload()
 
@@ -250,7 +251,7 @@ def test_the_database_routes_to_it(name: str, database_path: Path) -> None:
 
 def test_only_a_gain_is_recorded() -> None:
     problem = problem_of(SHAPES[0])
-    base = heuristic.config(problem)
+    base = rules.config(problem)
     faster = ReplayRunner(lambda config: 1e-8 if config.special else 2e-8)
     entry = specialise.tune(problem, base, ["0" * 32], faster)
     assert (entry.status, entry.config.special) == ("confirmed", "0" * 32)
@@ -263,7 +264,7 @@ def test_only_a_gain_is_recorded() -> None:
 def test_a_tier_below_stays_where_it_is_faster() -> None:
     """Kernels are of the active tier; they must beat today's configuration, which may be of the one below."""
     problem, (low, *_, high) = problem_of(SHAPES[0]), registry.ISAS
-    base, around = heuristic.config(problem, low), heuristic.config(problem, high)
+    base, around = rules.config(problem, low), rules.config(problem, high)
     for seconds, status in ((1e-8, "rejected"), (4e-8, "confirmed")):
         times = {low.name: seconds, high.name: 3e-8}
         runner = ReplayRunner(lambda config, times=times: 2e-8 if config.special else times[config.isa])

@@ -51,7 +51,7 @@ def test_candidates_of_packed_problems_are_right(row: registry.DType, layout: st
         pytest.skip("no kernels")
     problem = Problem(row.name, 37, 70, 90, layout=layout)
     bench = CalledBench(problem, 0)
-    configs = every_pack(Space(problem, dispatch.rules(problem)))
+    configs = every_pack(Space(problem, dispatch.by_rules(problem)))
     assert len({c.nr for c in configs}) == len({wide for _, wide in registry.tiles(row, tier)})
     for config in configs:
         assert bench.error(bench.repeat(config)) <= bench.allowed, config
@@ -69,7 +69,7 @@ def test_candidates_of_fused_problems_are_right(dtype: str, epilogue: str) -> No
             continue
         called = Called(problem, 0)
         set_num_threads(1)
-        assert called.error(called.repeat(dispatch.rules(problem))) <= called.allowed
+        assert called.error(called.repeat(dispatch.by_rules(problem))) <= called.allowed
         if epilogue != "k_tanh":
             assert called.error(called.repeat(Config(family="numpy"))) <= 4 * called.allowed
 
@@ -78,7 +78,7 @@ def test_the_pinned_configuration_is_what_runs() -> None:
     """A candidate that cuts k elsewhere gives other bits, also after another one ran."""
     problem = Problem("f32", 24, 70, 3000, layout="np", epilogue="relu")
     bench = CalledBench(problem, 0)
-    start = dispatch.rules(problem)
+    start = dispatch.by_rules(problem)
     one, other = bench.repeat(start.replace(kc=3000)), bench.repeat(start.replace(kc=256))
     made = []
     for call in (one, other, one):
@@ -142,7 +142,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     def run(asked: list[Problem], options: object) -> int:
         path = session.database_file(options)  # type: ignore[arg-type]
         for p in asked:
-            config = dispatch.rules(p).replace(kc=32)
+            config = dispatch.by_rules(p).replace(kc=32)
             made = database.Record(p, config, seconds, 2 * seconds, kernels=kernels.kernel_hash())
             database.write(path, [made])
         return 0

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import fastgemm
-from fastgemm import cpu, database, heuristic, kernels
+from fastgemm import cpu, database, kernels
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 from fastgemm.tune import chronicle, driver, history, journal, nested_search, strategies
 from fastgemm.tune.__main__ import main
@@ -220,7 +221,7 @@ def test_what_nested_tilings_cannot_do(arguments, reason, capsys):
 
 def store_a_gain(problem, path):
     """Tune on a table in which one configuration is twice as fast as any other."""
-    space = Space(problem, heuristic.config(problem))
+    space = Space(problem, rules.config(problem))
     best = list(space.all())[-1]
     runner = ReplayRunner(lambda config: 1e-5 if config == best else 2e-5)
     entry = driver.tune(space, runner, strategies.load("exhaustive"), Budget())

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from database_samples import CPU, as_json, document, record
 
-from fastgemm import cpu, database, heuristic, kernels
+from fastgemm import cpu, database, kernels
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem, Record
 from fastgemm.tune import recheck
 from fastgemm.tune.__main__ import main
@@ -23,7 +24,7 @@ if kernels.active_isa() is None:
 def here(m: int = 64, gain: float = 1.5, **changes: Any) -> Record:
     """A record of this CPU and this build, of a configuration that is not the heuristic's."""
     problem = Problem("f32", m, 64, 64)
-    start = heuristic.config(problem)
+    start = rules.config(problem)
     config = start.replace(pack="b", mc=start.mr, **changes)
     return Record(problem, config, 1e-5, gain * 1e-5, 9, "random", "2026-01-01", kernels.kernel_hash())
 
@@ -154,7 +155,7 @@ def replay(factor: float) -> Any:
     """A runner that times every tuned configuration `factor` times as fast as the untuned one."""
 
     def opened(problem: Problem, seed: int) -> ReplayRunner:
-        untuned = heuristic.config(problem)
+        untuned = rules.config(problem)
         return ReplayRunner(lambda config: 1e-3 if config == untuned else 1e-3 / factor)
 
     return opened
@@ -181,7 +182,7 @@ def test_records_that_do_not_hold_are_removed(capsys: pytest.CaptureFixture[str]
     """For real, in worker processes: a block of one panel of rows for a large product cannot be faster."""
     run(capsys, "prune", mine, "--other-cpus", "--stale", "--below", "100")
     problem = Problem("f32", 192, 192, 192)
-    start = heuristic.config(problem)
+    start = rules.config(problem)
     slow = start.replace(family="gemm", pack="ab", mc=1, kc=8, nc=1)
     bad = Record(problem, slow, 1e-6, 9e-6, kernels=kernels.kernel_hash())
     database.write(mine, [bad])

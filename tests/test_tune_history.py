@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import fastgemm
-from fastgemm import cpu, database, heuristic, kernels
+from fastgemm import cpu, database, kernels
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem, Record
 from fastgemm.tune import history, lines
 from fastgemm.tune.__main__ import main
@@ -134,7 +135,7 @@ def test_pruning(tmp_path: Path) -> None:
 @pytest.mark.skipif(kernels.active_isa() is None, reason="no kernels run here")
 def test_the_command_shows_and_prunes_trials(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = {"cpu": cpu.key(), "kernels": kernels.kernel_hash()}
-    start = heuristic.config(PROBLEM)
+    start = rules.config(PROBLEM)
     database.write(database_path, [Record(PROBLEM, start, 1e-5, 2e-5, kernels=here["kernels"])])
     log = history.beside(database_path)
     history.append(log, [trial(), trial(**here), trial(32, **{**here, "kernels": "old"})])

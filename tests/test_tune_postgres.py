@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fastgemm import heuristic, kernels
+from fastgemm import kernels
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 from fastgemm.tune import driver, strategies
 from fastgemm.tune.measure import ReplayRunner
@@ -77,7 +78,7 @@ def url() -> Iterator[str]:
 
 
 def searched(url: str, trials: int) -> driver.Trials:
-    space = Space(PROBLEM, heuristic.config(PROBLEM))
+    space = Space(PROBLEM, rules.config(PROBLEM))
     order = {config: at for at, config in enumerate(sorted(space.all(), key=repr))}
     found = driver.Trials(ReplayRunner(lambda config: 1e-3 * (1 + order[config] / len(order))))
     found.costs([space.start])

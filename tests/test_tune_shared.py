@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import fastgemm
-from fastgemm import cpu, database, heuristic, kernels
+from fastgemm import cpu, database, kernels
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 from fastgemm.tune import driver, journal, strategies
 from fastgemm.tune.measure import ReplayRunner
@@ -48,7 +49,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 def searched(url: str, trials: int) -> driver.Trials:
     """Search on a made-up landscape, with a study in a storage."""
-    space = Space(PROBLEM, heuristic.config(PROBLEM))
+    space = Space(PROBLEM, rules.config(PROBLEM))
     strategy = strategies.load("tpe", storage.opened(url))
     order = {config: at for at, config in enumerate(sorted(space.all(), key=repr))}
     found = driver.Trials(ReplayRunner(lambda config: 1e-3 * (1 + order[config] / len(order))))
@@ -123,7 +124,8 @@ def test_processes_share_a_study_and_a_database(tmp_path: Path) -> None:
 STORE = """
 import sys
 from pathlib import Path
-from fastgemm import cpu, heuristic, kernels
+from fastgemm import cpu, kernels
+from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 from fastgemm.tune import driver
 from fastgemm.tune.journal import Entry
@@ -131,7 +133,7 @@ from fastgemm.tune.journal import Entry
 path, first = Path(sys.argv[1]), int(sys.argv[2])
 for m in range(first, first + 40):
     problem = Problem("f32", m, 8, 8)
-    config = heuristic.config(problem).replace(nc=77)
+    config = rules.config(problem).replace(nc=77)
     entry = Entry(problem, "confirmed", config, 1e-6, 2e-6, 1e-5, 1.0, 0.001, 0.01, 9, 0, "random", "2026-01-01")
     driver.store(entry, path, cpu.key(), kernels.kernel_hash())
     print(m, flush=True)
@@ -210,7 +212,7 @@ def test_a_killed_tuner_keeps_what_it_finished_and_resumes(tmp_path: Path, delay
 def test_records_of_a_fleet_lie_side_by_side(tmp_path: Path) -> None:
     """Each machine writes under its own CPU key, and reads its own."""
     path = tmp_path / "fleet.json"
-    space = Space(PROBLEM, heuristic.config(PROBLEM))
+    space = Space(PROBLEM, rules.config(PROBLEM))
     best = list(space.all())[-1]
     runner = ReplayRunner(lambda config: 1e-5 if config == best else 2e-5)
     entry = driver.tune(space, runner, strategies.load("exhaustive"), driver.Budget())

@@ -10,8 +10,9 @@ import pytest
 from conftest import Child
 
 import fastgemm
-from fastgemm import cpu, dispatch, heuristic_dots, heuristic_ways, introspect, kernels, problem, registry
+from fastgemm import cpu, dispatch, introspect, kernels, problem, registry
 from fastgemm.driver import _plan
+from fastgemm.heuristic import family_dots, ways
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -86,17 +87,17 @@ def test_zipped_rows_make_no_numbers_of_their_own() -> None:
 
 @pytest.mark.parametrize(("size", "most"), [(4, 15), (8, 7)])
 def test_which_brief_products_are_turned(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heuristic_ways, "brief_bytes", lambda: 64)
+    monkeypatch.setattr(ways, "brief_bytes", lambda: 64)
 
     def turned(m: int, n: int, k: int, name: str = {4: "f32", 8: "f64"}[size]) -> bool:
-        return heuristic_ways.turns(Problem(name, m, n, k, layout="tt"))
+        return ways.turns(Problem(name, m, n, k, layout="tt"))
 
     assert [m for m in range(1, 20) if turned(m, 2, 20)] == list(range(2, most + 1))
     assert [n for n in range(1, 20) if turned(5, n, 20)] == [2, 3, 4]
     assert [k for k in (1, 2, 7, 8) if turned(5, 3, k)] == [8]
     assert [k for k in (1, 2, 7, 8) if turned(5, 4, k)] == [2, 7, 8]
     assert not turned(3, 2, 20, "c64")
-    monkeypatch.setattr(heuristic_ways, "brief_bytes", lambda: 0)
+    monkeypatch.setattr(ways, "brief_bytes", lambda: 0)
     assert not turned(5, 2, 20)
 
 
@@ -139,25 +140,25 @@ def test_few_columns_in_any_blocks(name: str, tier: str) -> None:
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
 def test_uneven_columns_where_vectors_are_halves(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load(name, tier)
-    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: registry.isa(tier).vector_bytes)
+    monkeypatch.setattr(ways, "halved_bytes", lambda: registry.isa(tier).vector_bytes)
     for n in (5, 9, 13, 20):
         few_columns(name, tier, 70, n, 300, "nt")
     if name in ("f32", "i32"):
         few_columns(name, tier, 70, 16, 1024, "nt")
     tried = Problem(name, 100, 6, 300, layout="nt")
-    assert not heuristic_ways.exchanges(tried, registry.isa(tier))
-    assert not heuristic_ways.exchanges(replace(tried, n=13, k=200), registry.isa(tier))
-    assert not heuristic_ways.exchanges(replace(tried, n=5, m=63), registry.isa(tier))
-    assert not heuristic_ways.exchanges(replace(tried, n=16), registry.isa(tier))
-    assert heuristic_ways.exchanges(replace(tried, n=16, k=1024), registry.isa(tier)) == (name in ("f32", "i32"))
-    assert heuristic_ways.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
+    assert not ways.exchanges(tried, registry.isa(tier))
+    assert not ways.exchanges(replace(tried, n=13, k=200), registry.isa(tier))
+    assert not ways.exchanges(replace(tried, n=5, m=63), registry.isa(tier))
+    assert not ways.exchanges(replace(tried, n=16), registry.isa(tier))
+    assert ways.exchanges(replace(tried, n=16, k=1024), registry.isa(tier)) == (name in ("f32", "i32"))
+    assert ways.exchanges(replace(tried, n=8), registry.isa(tier)) == (name == "i32")
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
 def test_uneven_columns_where_vectors_are_whole(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load(name, tier)
-    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: 0)
+    monkeypatch.setattr(ways, "halved_bytes", lambda: 0)
     used, four = registry.isa(tier), registry.dtype(name).itemsize == 4
     exchanged = {
         ("nn", False): [*range(5, 15), *range(17, 23)] if four else [5, 6, 9, 10],
@@ -165,14 +166,14 @@ def test_uneven_columns_where_vectors_are_whole(name: str, tier: str, monkeypatc
         ("nt", True): [*range(5, 13), 17, 19, 20, 21] if four else [5, 6, *range(9, 13), 17, 18],
     }
     for (layout, far), columns in exchanged.items():
-        monkeypatch.setattr(heuristic_ways, "far_bytes", lambda far=far: 0 if far else 1 << 40)
+        monkeypatch.setattr(ways, "far_bytes", lambda far=far: 0 if far else 1 << 40)
         tried = Problem(name, 400, 5, 300, layout=layout)
-        taken = [n for n in range(5, 30) if heuristic_ways.exchanges(replace(tried, n=n), used)]
+        taken = [n for n in range(5, 30) if ways.exchanges(replace(tried, n=n), used)]
         assert taken == (columns if used.vector_bytes == 64 else [])
         for n in taken[::3]:
-            assert not heuristic_ways.exchanges(replace(tried, n=n, m=63), used)
-            assert not heuristic_ways.exchanges(replace(tried, n=n, k=30), used)
-            config = heuristic_dots.config(replace(tried, n=n), used)
+            assert not ways.exchanges(replace(tried, n=n, m=63), used)
+            assert not ways.exchanges(replace(tried, n=n, k=30), used)
+            config = family_dots.config(replace(tried, n=n), used)
             assert config is not None
             told = introspect.Explanation(replace(tried, n=n), dispatch.Decision(config, "forced", ""))
             assert f"dots_{name}_{tier}_4x" in repr(told)
@@ -271,8 +272,8 @@ def letters(m: int, n: int, layout: str = "nt", dtype: str = "f32", k: int = 500
 def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A CPU whose vectors have 32 bytes, or 64 that it computes whole, beside a small L1 too, or in two halves."""
     monkeypatch.setattr(cpu, "small_l1", lambda tier: request.param == "small L1")
-    monkeypatch.setattr(heuristic_ways, "halved_bytes", lambda: 64 if request.param == "halves" else 0)
-    monkeypatch.setattr(heuristic_ways, "filled_bytes", lambda: 0 if request.param == "short" else 64)
+    monkeypatch.setattr(ways, "halved_bytes", lambda: 64 if request.param == "halves" else 0)
+    monkeypatch.setattr(ways, "filled_bytes", lambda: 0 if request.param == "short" else 64)
     return request.param
 
 
@@ -306,15 +307,16 @@ def test_rows_that_are_not_turned_are_dot_products(vectors: str) -> None:
     """Nothing falls between the rule that calls have and the family's own."""
     for dtype, (n, k), m in itertools.product(("f32", "f64", "i32", "c64"), [(512, 500), (700, 64)], range(9, 81)):
         tried = Problem(dtype, m, n, k, layout="nt")
-        if heuristic_ways.by_dots(tried):
+        if ways.by_dots(tried):
             assert problem.normalised(tried).m == m
-            assert heuristic_dots.config(tried, registry.isa("v4")).family == "dots", tried
-    assert heuristic_ways.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == (vectors != "short")
+            assert family_dots.config(tried, registry.isa("v4")).family == "dots", tried
+    assert ways.by_dots(Problem("f32", 33, 512, 500, layout="nt")) == (vectors != "short")
 
 
 CALLS = """
 import numpy as np, fastgemm
-from fastgemm import cpu, dispatch, heuristic_ways
+from fastgemm import cpu, dispatch
+from fastgemm.heuristic import ways
 cpu.halves = lambda tier: tier.vector_bytes == {bytes}
 cpu.caches = lambda: cpu.Caches({l1d} << 10, 1 << 20, 32 << 20)
 seen, plan_for = [], dispatch.plan_for
@@ -326,14 +328,14 @@ for dtype in ("f4", "f8", "i4", "c8", "c16"):
             fastgemm.matmul(a, b)
             found = seen.pop()
             assert found == fastgemm.explain(a, b).problem, found
-assert heuristic_ways.halved_bytes() == {bytes}
+assert ways.halved_bytes() == {bytes}
 """
 
 
 @pytest.mark.parametrize("l1d", [32, 48])
 @pytest.mark.parametrize(("halves", "tier"), [(0, None), (32, None), (64, None), (0, "v2"), (0, "v3"), (0, "v4")])
 def test_calls_turn_by_the_rule_on_any_cpu(child: Child, halves: int, tier: str | None, l1d: int) -> None:
-    """The rule of `heuristic_ways` and that of _call, which asks the CPU once; with short vectors as well."""
+    """The rule of `ways` and that of _call, which asks the CPU once; with short vectors as well."""
     runnable = kernels.runnable()
     if halves and halves not in {found.vector_bytes for found in runnable}:
         pytest.skip("no such vectors here")

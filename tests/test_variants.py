@@ -18,7 +18,7 @@ import pytest
 from oracle import dtype_of, integers, normal
 
 from fastgemm import kernels, registry
-from fastgemm.heuristic_ways import shares_vectors
+from fastgemm.heuristic.ways import shares_vectors
 from fastgemm.plan import Plan
 from fastgemm.problem import MAX_SMALL_K, Config, Problem
 

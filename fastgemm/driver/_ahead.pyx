@@ -4,9 +4,9 @@ from fastgemm.driver.abi cimport kernels_t
 from fastgemm.driver.structs cimport FAMILY_GEMM, ceil_div, plan_t
 
 from fastgemm import cpu
-from fastgemm.heuristic_l1 import fetches_c, lines_ahead
-from fastgemm.heuristic_tier import copies_ahead
-from fastgemm.heuristic_ways import far_bytes
+from fastgemm.heuristic.l1 import fetches_c, lines_ahead
+from fastgemm.heuristic.half_tier import copies_ahead
+from fastgemm.heuristic.ways import far_bytes
 
 cdef enum:
     # Bytes of a panel that was packed long ago, and comes from memory, to fetch ahead: beyond the page where the CPU's

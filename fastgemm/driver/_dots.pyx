@@ -13,7 +13,7 @@ rows, and for so many packing or turning the output is as good.  Operands that k
 are widened by copying both; a B of few columns that lie the other way is turned over first, once, as is an A by columns
 for every block of its rows.
 
-Few columns, two to four of them or as many as `heuristic_ways.exchanges` names, are rows of the transposed output
+Few columns, two to four of them or as many as `ways.exchanges` names, are rows of the transposed output
 (`plan.exchanged`): they are copied, whatever way they lie, and A's rows are read where they lie, as columns, and
 fetched ahead if they come from memory.
 """

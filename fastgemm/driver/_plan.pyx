@@ -22,9 +22,9 @@ from dataclasses import replace
 import numpy as np
 
 from fastgemm import cpu, registry
-from fastgemm.heuristic_l1 import side_bytes
-from fastgemm.heuristic_tier import reach_l2
-from fastgemm.heuristic_ways import exchanges, far_bytes, few_left, written_past
+from fastgemm.heuristic.l1 import side_bytes
+from fastgemm.heuristic.half_tier import reach_l2
+from fastgemm.heuristic.ways import exchanges, far_bytes, few_left, written_past
 from fastgemm.problem import MAX_SUMS, PACKED, Problem
 
 cdef extern from *:

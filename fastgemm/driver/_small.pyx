@@ -387,7 +387,7 @@ cdef void widened(const plan_t* plan, const call_t* call, Py_ssize_t row0, Py_ss
 
 cdef void in_columns(const plan_t* plan, const call_t* call, Py_ssize_t items,
                      Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
-    # Narrow outputs by columns (`heuristic_ways.turns` makes such): rows beside each other first, then turned over.
+    # Narrow outputs by columns (`ways.turns` makes such): rows beside each other first, then turned over.
     cdef const kernels_t* t = plan.kernels
     cdef const plan_t* of = plan
     cdef char memory[MAX_TURNED + LINE]

@@ -2,7 +2,7 @@
 
 The cost of a way is the time of the thread that ends last, in cycles:
 
-    computing   products by the rules' own estimate (`heuristic.cycles`: tiles, edges, packing a right operand that is
+    computing   products by the rules' own estimate (`rules.cycles`: tiles, edges, packing a right operand that is
                 not packed yet, once for the blocks of rows that share it), the other operations by the number
     fetching    bytes fetched into each level (`memory.traffic`), each at what it costs from the level behind
     starting    of steps, of teams of threads, of items and members of a chain
@@ -21,7 +21,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import cpu, dispatch, heuristic, heuristic_items, kernels
+from .. import cpu, dispatch, kernels
+from ..heuristic import chain_items, rules
 from ..problem import PACKED, Problem, normalised
 from . import memory, ops, storage, touches
 from .attention import attention, of_part, parts
@@ -172,12 +173,12 @@ class Costs:
         key = problem, every
         if key not in self._products:
             config = dispatch.resolve(problem).config
-            work = heuristic.cycles(problem, config)
+            work = rules.cycles(problem, config)
             if m < every and not known:
                 # Blocks of rows that meet one matrix, one after the other, copy it once (`_chain.Chain`).
                 item = dispatch.of_item(problem, math.prod(lead) if stack else 1, every)
-                if copy := heuristic_items.kept(problem, item):
-                    config, work = item, heuristic.cycles(problem, item) - copy * (1 - m / every)
+                if copy := chain_items.kept(problem, item):
+                    config, work = item, rules.cycles(problem, item) - copy * (1 - m / every)
             self._products[key] = config.threads, work
         return self._products[key]
 

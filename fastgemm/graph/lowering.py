@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import registry, row_operations
 from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Parts, Product, Ref, Rows
-from ..heuristic_packed import MAX_BYTES_K
+from ..heuristic.packed_b import MAX_BYTES_K
 from ..packed import PackedMatrix, pack
 from . import ops
 from .attention import Attention, attention, parts

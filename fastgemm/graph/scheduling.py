@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .. import cpu, heuristic, registry
+from .. import cpu, registry
+from ..heuristic import rules
 from ..problem import MAX_BLOCK, Config, Problem
 
 
@@ -170,7 +171,7 @@ def config(problem: Problem) -> Config:
     >>> made.misfit(problem) is None
     True
     """
-    ours = heuristic.config(problem)
+    ours = rules.config(problem)
     if ours.family in ("numpy", "gemv", "small") or problem.batch > 1:
         return ours
     m, n, k = problem.m, problem.n, problem.k

@@ -24,7 +24,7 @@ import time
 
 from .. import cpu, registry
 from ..driver import _kernels, _plan
-from ..heuristic_ways import halved_bytes
+from ..heuristic.ways import halved_bytes
 
 _loaded: set[str] = set()
 _lock = threading.Lock()
@@ -72,6 +72,21 @@ def has(family: str, isa: str) -> bool:
     return importlib.util.find_spec(registry.module(family, registry.isa(isa))) is not None
 
 
+def family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the blocked family that computes a dtype: one that this CPU has beyond the tier before the tier's own.
+
+    Examples
+    --------
+    >>> from fastgemm import kernels, registry
+    >>> kernels.family(registry.dtype("f32"), registry.isa("v3"))
+    'gemm'
+    """
+    for other in registry.FAMILIES:
+        if other.tiers and registry.computes(other.name, row) and has(other.name, tier.name):
+            return other.name
+    return "gemm"
+
+
 def active_isa() -> registry.Isa | None:
     """Return the tier that calls use: the best there is, or the one that FASTGEMM_ISA names.
 
@@ -100,7 +115,7 @@ def active_isa() -> registry.Isa | None:
 
 
 def half_isa() -> registry.Isa | None:
-    """Return the tier of half the active one's vectors, for calls that are better off with it (`heuristic_tier`).
+    """Return the tier of half the active one's vectors, for calls that are better off with it (`half_tier`).
 
     Returns
     -------

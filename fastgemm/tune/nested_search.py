@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import cpu, heuristic, kernels
+from .. import cpu, kernels
+from ..heuristic import rules
 from ..problem import Problem
 from . import driver, lines, report, session, strategies
 from .live import LiveRunner
@@ -128,7 +129,7 @@ def found(problem: Problem, strategy: strategies.Strategy, budget: driver.Budget
         raise session.Refused(f"{name(problem)}: {why}")
     seconds, best = min(timed)
     with contextlib.closing(LiveRunner(problem, seed)) as runner:
-        (library,) = runner.rounds([heuristic.config(problem)], ROUNDS)
+        (library,) = runner.rounds([rules.config(problem)], ROUNDS)
     return Outcome(
         problem.m,
         problem.n,

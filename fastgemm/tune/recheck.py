@@ -35,7 +35,7 @@ def gain(record: Record, untuned: Config, runner: Runner) -> float | None:
 
 def measure(record: Record, seed: int, open_runner: Open = LiveRunner) -> float | None:
     """Gain of a record now; of two processes the second decides where the first sees a loss."""
-    untuned = dispatch.rules(record.problem)
+    untuned = dispatch.by_rules(record.problem)
     if record.config == untuned:
         return 1.0
     found: float | None = None

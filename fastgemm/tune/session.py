@@ -43,7 +43,7 @@ def preview(problems: list[Problem], options: Namespace) -> int:
         print(f"modules go to {special.folder()}; nothing was compiled, measured or written")
         return 0
     for problem in waiting:
-        space = Space(problem, dispatch.rules(problem))
+        space = Space(problem, dispatch.by_rules(problem))
         trials = min(options.trials or default or len(space), len(space))
         print(f"{words.name(problem)}: {len(space)} configurations, at most {trials} trials")
         print(f"    heuristic: {words.describe(space.start)}")
@@ -73,7 +73,7 @@ def run(problems: list[Problem], options: Namespace) -> int:
             if left <= 0:
                 watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
                 return
-            space = Space(problem, dispatch.rules(problem))
+            space = Space(problem, dispatch.by_rules(problem))
             known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
             budget = driver.Budget(options.trials or strategy.trials)
             budget.deadline = time.monotonic() + left / (len(waiting) - index)

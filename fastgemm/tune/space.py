@@ -21,7 +21,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .. import heuristic_costs, registry
+from .. import registry
+from ..heuristic import costs
 from ..kernels import has as runnable
 from ..problem import PACKED, Config, Problem
 from .kernel_nests import described
@@ -201,7 +202,7 @@ class Space(SearchSpace[Config]):
 
     def _teams(self) -> tuple[Team, ...]:
         most = self.problem.threads
-        if self.start.threads == 1 and self.problem.flops < heuristic_costs.TEAM_FLOPS:
+        if self.start.threads == 1 and self.problem.flops < costs.TEAM_FLOPS:
             # What takes microseconds must not wait for a second core that may be taken: f32 1x64x1216 (2.3 us) gained
             # 27 % by one in two processes, and lost 34 % in the next.
             most = 1

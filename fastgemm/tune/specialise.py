@@ -15,7 +15,8 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from .. import cpu, dispatch, heuristic, kernels, registry, special
+from .. import cpu, dispatch, kernels, registry, special
+from ..heuristic import rules
 from ..problem import Config, Problem, Record
 from ..special_shapes import Special
 from . import compile as building
@@ -117,7 +118,7 @@ def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner, a
         samples = runner.rounds(ran, SEMIFINAL_ROUNDS)
         config = min(zip(samples, ran, strict=True), key=lambda pair: statistics.median(pair[0] or [math.inf]))[1]
     about = dataclasses.replace(about, config=config)
-    start = heuristic.config(problem)
+    start = rules.config(problem)
     configs = list(dict.fromkeys([config, base, start]))
     timed = dict(zip(configs, runner.rounds(configs, ROUNDS), strict=True))
     if not all(timed.values()):
@@ -150,8 +151,8 @@ def run(
         known = recorded.get(problem)
         base = (known.config if known else dispatch.resolve(problem).config).replace(special="")
         if base.family == "numpy" or base.misfit(problem):
-            base = heuristic.config(problem)
-        around = base if base.isa == tier.name else heuristic.config(problem, tier)
+            base = rules.config(problem)
+        around = base if base.isa == tier.name else rules.config(problem, tier)
         with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
             entry = tune(problem, base, modules[shape], runner, around)
         # What was found before stays where the kernel is not better.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from . import cpu, heuristic, heuristic_costs, heuristic_l1_blocks, registry
-from .problem import Config, Problem
+from .. import cpu, kernels, registry
+from ..problem import Config, Problem
+from . import costs, l1_blocks
+from .blocks import blocks
+from .packing import FEW_ROWS
 
 # Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
 MAX_BYTES_K = 1 << 17
@@ -17,15 +20,16 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
 
     Examples
     --------
-    >>> from fastgemm import heuristic_packed, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import packed_b
     >>> f32, v4 = registry.dtype("f32"), registry.isa("v4")
-    >>> heuristic_packed.vectors(f32, v4, 8, 4096), heuristic_packed.vectors(f32, v4, 4096, 4096)
+    >>> packed_b.vectors(f32, v4, 8, 4096), packed_b.vectors(f32, v4, 4096, 4096)
     (3, 4)
-    >>> heuristic_packed.vectors(registry.dtype("i8_i32"), v4, 8, 4096)
+    >>> packed_b.vectors(registry.dtype("i8_i32"), v4, 8, 4096)
     3
     """
     rows = TYPICAL_ROWS if rows is None else rows
-    # Not of one vector: such tiles are for A's that `heuristic_tiles` knows more of than is known here.
+    # Not of one vector: such tiles are for A's that `strides` knows more of than is known here.
     tiles = [tile for tile in registry.registers(row, tier) if tile[1] > 1]
     if cpu.halves(tier):
         # There a second pass costs next to nothing (`driver/_ahead.pyx`), but rows of A that are whole pages share a
@@ -37,7 +41,7 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
     def cost(tile: tuple[int, int]) -> tuple[int, float]:
         mr, nv = tile
         # Reading B bounds few rows, and the fewer passes over its panels the better.
-        return (-(-rows // mr) if rows <= FEW else 0), heuristic_costs.panel_cycles(row, rows, wide, mr, nv)
+        return (-(-rows // mr) if rows <= FEW else 0), costs.panel_cycles(row, rows, wide, mr, nv)
 
     return min(tiles, key=cost)[1]
 
@@ -51,12 +55,13 @@ def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_packed, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import packed_b
     >>> f32, v4 = registry.dtype("f32"), registry.isa("v4")
-    >>> heuristic_packed.slim(f32, v4, 1)
+    >>> packed_b.slim(f32, v4, 1)
     False
     """
-    dot = registry.dot(heuristic.family(row, tier), row)
+    dot = registry.dot(kernels.family(row, tier), row)
     return dot is not None and dot.slim and (rows is None or rows <= SLIM_ROWS)
 
 
@@ -75,7 +80,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
     row = problem.row
     mr = next(high for high, wide in registry.registers(row, tier) if wide == nv)
     nr = nv * registry.lanes(row, tier)
-    own = heuristic.family(row, tier)
+    own = kernels.family(row, tier)
     dot = registry.dot(own, row)
     in_place = problem.layout[0] == "n" and registry.in_place(own, row)
     pack = "b" if row.converts else "none"
@@ -84,9 +89,9 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
     # 512 rows 1.02 to 1.07; one thread and two).
     if (row.converts and not in_place) or problem.layout[0] == "g":
         pack = "ab"
-    mc, kc, nc = heuristic.blocks(problem, tier, mr, nr, "ab" if pack == "ab" else "b")
+    mc, kc, nc = blocks(problem, tier, mr, nr, "ab" if pack == "ab" else "b")
     size = row.itemsize
-    many = pack == "none" and problem.m > heuristic.FEW_ROWS and heuristic_l1_blocks.in_panels(problem, tier, mr, nr)
+    many = pack == "none" and problem.m > FEW_ROWS and l1_blocks.in_panels(problem, tier, mr, nr)
     if many:
         mc, kc, nc = many
     elif dot is not None and dot.appended:
@@ -99,7 +104,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
         # 1.05 to 1.15, 3 rows 1.03 to 1.2, 4 rows 1.01 to 1.05, 6 rows 1.04 to 1.05; bytes, 4096 x 4096, 1 row 1.45, 2
         # rows 1.42, 4 rows 1.2, 6 rows 1.15).
         kc = problem.k
-    elif pack != "ab" and mr < problem.m <= heuristic.FEW_ROWS and problem.k * problem.n * size > cpu.caches().l2:
+    elif pack != "ab" and mr < problem.m <= FEW_ROWS and problem.k * problem.n * size > cpu.caches().l2:
         # Several passes over a panel, while the next block of it is fetched (`macrokernel`): half as many steps, so
         # that both fit L2, and one panel at a time, so that they follow each other in memory (4096 x 4096 f32, one
         # thread, KC 512 / 1024 / 2048: 16 rows 2.14 / 2.13 / 2.32 ms, 32 rows 4.54 / 4.36 / 4.53).
@@ -111,7 +116,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
 
 def _team(problem: Problem, nr: int) -> tuple[str, int]:
     size = problem.k * problem.n * problem.row.itemsize
-    if problem.threads == 1 or not (heuristic_costs.busy(problem) or size >= heuristic_costs.TEAM_BYTES):
+    if problem.threads == 1 or not (costs.busy(problem) or size >= costs.TEAM_BYTES):
         return "n", 1
     # Threads that share columns read B once in all, those that share rows read all of it each.
     split, parts = ("n", -(-problem.n // nr)) if problem.m < 2 * problem.n else ("m", problem.m)

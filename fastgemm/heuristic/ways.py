@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Protocol
 
-from . import cpu, registry
+from .. import cpu, registry
 
 
 class Asked(Protocol):
@@ -68,12 +68,12 @@ LEFT_APART, LEFT_APART_MORE = 2048, 4096
 # (Zen 5, one thread, B of 1 and of 42 MB): f32 16 rows 0.63 and 0.84, 32 0.81 and 0.93, 36 1.12 and 1.18, 48 0.96 and
 # 1.24, 56 1.04 and 1.36 (two threads 1.07 and 1.4; AVX2 1.05 and 1.02); f64 0.67 to 0.91, 80 rows 0.95.  So rows of
 # four bytes a number end earlier, and with a B of more than half of L3 earlier still.
-# Fewer rows are dot products (`heuristic_dots`), with AVX2 of four bytes a number also 10 to 12 of them if B is in a
+# Fewer rows are dot products (`family_dots`), with AVX2 of four bytes a number also 10 to 12 of them if B is in a
 # cache (a Zen 5 of old, 12x512x512 41 us, dots 29; 10x3072x768 350, 250; but 9x3072x768 355, 412).
 TURNED_FROM, TURNED_NEAR, TURNED_FAR, TURNED_WIDE = 9, 48, 32, 80
 UNTURNED_ROWS = range(10, 13)
 # Long vectors: rows of the transposed output that leave an eighth of their last vector empty, at least, are dot
-# products whatever their number, but three vectors of half the length (`heuristic_tier`); and all rows that one vector
+# products whatever their number, but three vectors of half the length (`half_tier`); and all rows that one vector
 # holds, if B's columns are whole pages apart.  Numbers of eight bytes leave a quarter empty, where the vectors are not
 # computed in two halves.  (Time of the turned output over that of dot products; Zen 5, one thread, f32 by 256 x 64, 512
 # x 512, 3072 x 768, 768 x 3072, 4096 x 4096: 9 rows 1.5 1.3 1.1 1.1 1.5, 11 1.0 1.0 1.0 1.0 1.4, 13 1.1 1.2 1.1 1.3
@@ -333,8 +333,8 @@ def turning() -> Turning:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_ways
-    >>> heuristic_ways.turning().wide
+    >>> from fastgemm.heuristic import ways
+    >>> ways.turning().wide
     80
     """
     if any(map(cpu.small_l1, _long_tiers())):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from . import cpu, registry
-from .problem import Problem
+from .. import cpu, registry
+from ..problem import Problem
 
 # Rows up to which a tile is never too tall for what follows: the ways of an L1.
 WAYS = 8

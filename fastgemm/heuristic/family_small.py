@@ -37,10 +37,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
-from . import cpu, heuristic_l1, heuristic_l1_written, heuristic_tiles, registry
-from .heuristic_costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
-from .heuristic_ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
-from .problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
+from .. import cpu, registry
+from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
+from . import l1, l1_written, strides
+from .costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
+from .ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 
 SMALL = 64  # rows, columns and steps of a product of a stack
 TALL_STEPS = 48  # of k from which a tile of one vector and more than eight rows pays
@@ -122,7 +123,7 @@ MASKED_ROWS, MASKED_STEPS = 128, 64
 # (gemm's copy of B and its blocks of k, times these: f32 250^3 1.12, 256^3 1.10, 400 x 100 x 300 1.18, 1000 x 128 x 500
 # 1.25, 150 x 100 x 300 1.01, two threads 400 x 100 x 300 1.17; f64 1.18, 1.22, 1.32, 1.00, 0.99).
 COLUMN_ROWS = 96
-# And fewer where its columns share sets of L1 (`heuristic_tiles.collides`), beside so long rows of B (gemm's copy of B,
+# And fewer where its columns share sets of L1 (`strides.collides`), beside so long rows of B (gemm's copy of B,
 # and of A where C has a MiB, times these: f32 768 x 768 x 48, 64, 96, 128 1.08 1.22 1.28 1.20, 512 x 512 x 64 1.13, 256
 # x 512 x 64 and 120 1.06 1.14, 256 x 256 x 100 1.16; f64 384 x 384 x 100 1.44, 512 x 128 x 100 1.26, 256 x 256 x 64
 # 1.12, 128 x 256 x 100 1.12; but f32 512 x 128 x 100 1.03, 768 x 100 x 100 0.98; other columns 400 x 400 x 100 0.98,
@@ -135,7 +136,7 @@ TILE_PAGES = 128
 # Rows of A, and steps, from which on a B whose rows lie almost whole pages apart is copied (16 x 1023 x 45 1.17, 64
 # rows 1.43, 64 x 1021 x 20 1.22; eight lines or less have ways of their own).
 NEARLY_ROWS, NEARLY_STEPS = 16, 8
-# Rows of A by columns, where `heuristic_tiles.ragged` (20 x 345 x 200 1.06, 34 rows 1.2).
+# Rows of A by columns, where `strides.ragged` (20 x 345 x 200 1.06, 34 rows 1.2).
 RAGGED_ROWS = 32
 # B transposed, for so many rows: 494 x 32 x 100 1.04 to 1.08, 494 x 100 x 32 1.15, f64 1.03 and 1.12, 2000 x 64 x 64
 # 1.0, but 70 x 64 x 64 0.97, stacks 0.9 to 1.0.
@@ -172,11 +173,12 @@ def config(problem: Problem, tier: registry.Isa, dots: bool = False) -> Config |
 
     Examples
     --------
-    >>> from fastgemm import heuristic_small, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import family_small
     >>> from fastgemm.problem import Problem
-    >>> heuristic_small.config(Problem("f32", 8, 8, 8, batch=10_000), registry.isa("v4")).family
+    >>> family_small.config(Problem("f32", 8, 8, 8, batch=10_000), registry.isa("v4")).family
     'small'
-    >>> heuristic_small.config(Problem("f32", 512, 512, 512), registry.isa("v4")) is None
+    >>> family_small.config(Problem("f32", 512, 512, 512), registry.isa("v4")) is None
     True
     """
     if not _takes(problem, tier, dots):
@@ -197,7 +199,7 @@ def _tiles(problem: Problem, tier: registry.Isa) -> list[tuple[int, int]]:
     # 0.94, x 32 0.98, x 64 1.03, x 200 1.04, 5504 x 8 x 4 0.85, 100 x 8 x 100 1.16; f64 4000 x 4 x 32 0.95, 100 x 4 x
     # 100 1.2).
     vector, short = registry.lanes(problem.row, tier), problem.k < TALL_STEPS
-    return [(mr, nr) for mr, nr in heuristic_tiles.tiles(problem, tier) if nr > vector or not short]
+    return [(mr, nr) for mr, nr in strides.tiles(problem, tier) if nr > vector or not short]
 
 
 def one_row(problem: Problem, tier: registry.Isa) -> bool:
@@ -307,7 +309,7 @@ def _flat(problem: Problem, tier: registry.Isa) -> bool:
         return False
     if rows > FEW_ROWS:
         return False
-    most = heuristic_l1.flat_bytes(problem, tier) if problem.k > STEPS else inf
+    most = l1.flat_bytes(problem, tier) if problem.k > STEPS else inf
     if rows <= FLAT:
         return problem.k * row_b <= most
     if rows <= max(mr for mr, vectors in registry.registers(problem.row, tier) if vectors > 1) * problem.row.parts:
@@ -352,8 +354,8 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
 
 def _beaten(problem: Problem, tier: registry.Isa) -> bool:
     # Whether an L1 of 32 KiB makes gemm's copies and blocks the better ones.
-    written = heuristic_l1_written.beats_small(problem, tier)
-    return heuristic_l1.beats_small(problem, tier) if written is None else written
+    written = l1_written.beats_small(problem, tier)
+    return l1.beats_small(problem, tier) if written is None else written
 
 
 def _copies_few(tier: registry.Isa) -> bool:
@@ -370,15 +372,15 @@ def _copied(problem: Problem, tier: registry.Isa) -> bool:
         return True
     if problem.layout[0] != "t":
         return False
-    if problem.m >= RAGGED_ROWS and heuristic_tiles.ragged(problem):
+    if problem.m >= RAGGED_ROWS and strides.ragged(problem):
         return True
-    shared = problem.n * problem.row.itemsize >= COLLIDING_ROW and heuristic_tiles.collides(problem)
-    return problem.m >= COLUMN_ROWS and (shared or heuristic_tiles.pages(problem) >= TILE_PAGES)
+    shared = problem.n * problem.row.itemsize >= COLLIDING_ROW and strides.collides(problem)
+    return problem.m >= COLUMN_ROWS and (shared or strides.pages(problem) >= TILE_PAGES)
 
 
 def nearly_paged(problem: Problem) -> bool:
     """Whether enough rows and steps meet a B whose rows lie almost whole pages apart."""
-    return problem.m >= NEARLY_ROWS and problem.k > NEARLY_STEPS and heuristic_tiles.nearly_paged(problem)
+    return problem.m >= NEARLY_ROWS and problem.k > NEARLY_STEPS and strides.nearly_paged(problem)
 
 
 def spread(problem: Problem) -> bool:
@@ -388,7 +390,7 @@ def spread(problem: Problem) -> bool:
     dense = row_b <= SPREAD_DENSE
     room = (SPREAD_L1[1] if dense else SPREAD_L1[0]) * cpu.caches().l1d
     lines = problem.k * (row_b if dense else 128)
-    unlike = row_b % 64 > 0 and row_b > 96 and not heuristic_tiles.even(problem)
+    unlike = row_b % 64 > 0 and row_b > 96 and not strides.even(problem)
     return unlike and problem.m >= SPREAD_ROWS and lines > room
 
 

@@ -14,9 +14,9 @@ other hardware thread, which a virtual machine does not see: pinned to one core 
 
 from __future__ import annotations
 
-from . import cpu, registry
-from .heuristic_ways import far_bytes
-from .problem import PACKED, Problem
+from .. import cpu, registry
+from ..problem import PACKED, Problem
+from .ways import far_bytes
 
 # A vector by rows from memory, if they are so long (176 x 176 (1001) 2.2, 1 x 800 x 8000 2.2, 4608 x 1536 1.6, 100 x
 # 100000 2.4, f64 3072 x 1024 1.5; 64 x 64 (10000) 0.7, 8448 x 2816 0.99, 40000 x 1000 0.86, f64 8448 x 2816 0.94).  By
@@ -72,10 +72,11 @@ def halves(problem: Problem, half: registry.Isa) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_tier, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import half_tier
     >>> from fastgemm.problem import Problem
     >>> v3 = registry.isa("v3")
-    >>> heuristic_tier.halves(Problem("f32", 512, 512, 512), v3), heuristic_tier.halves(Problem("f32", 64, 24, 64), v3)
+    >>> half_tier.halves(Problem("f32", 512, 512, 512), v3), half_tier.halves(Problem("f32", 64, 24, 64), v3)
     (False, True)
     """
     row = problem.row
@@ -98,9 +99,9 @@ def reach_l2(problem: Problem) -> int:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_tier
+    >>> from fastgemm.heuristic import half_tier
     >>> from fastgemm.problem import Problem
-    >>> heuristic_tier.reach_l2(Problem("f32", 1, 512, 512, layout="nt"))
+    >>> half_tier.reach_l2(Problem("f32", 1, 512, 512, layout="nt"))
     0
     """
     column = problem.k * problem.row.itemsize
@@ -117,9 +118,9 @@ def copies_ahead(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_tier
+    >>> from fastgemm.heuristic import half_tier
     >>> from fastgemm.problem import Problem
-    >>> heuristic_tier.copies_ahead(Problem("f32", 64, 512, 512))
+    >>> half_tier.copies_ahead(Problem("f32", 64, 512, 512))
     False
     """
     row, row_b = problem.row, problem.n * problem.row.itemsize

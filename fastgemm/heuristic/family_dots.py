@@ -1,12 +1,12 @@
 """The rules of the dots family: which untuned problems it takes, and with which team.
 
 Measured on Zen 5 (AVX-512, one thread, f32 unless said; both operands along k), as the speed of the best plan that
-packs B, or computes the transposed output (`heuristic_ways.turns`), times:
+packs B, or computes the transposed output (`ways.turns`), times:
 
 * few rows: 2 x 512 x 512 2.5, 4 x 800 x 800 2.3, 8 x 800 x 800 1.6, 8 x 768 x 3072 1.8, 4 x 4096 x 4096 2.1,
   4 x 128 x 1024 5, 8 x 128 x 64 1.26, 4 x 32 x 64 1.4, but 8 x 32 x 16 0.5 and 4 x 128 x 16 0.76;
   12 x 512 x 512 1.45, 12 x 128 x 1024 1.7, 10 x 3072 x 768 1.4, 16 x 768 x 3072 0.74 (which of 9 to 12 come
-  here: `heuristic_ways.by_dots`);
+  here: `ways.by_dots`);
 * one row, times gemv's columns: 1 x 1000 x 30 1.63 (i32 3.1), 1 x 444 x 56 1.07 (2.2), 1001 of 1 x 95 x 95 1.22 (1.4),
   of 1 x 96 x 96 1.09 (1.16), 1 x 1000 x 100 1.01 (1.57), 1 x 64 x 64 1.0 (2.0), 1 x 300 x 300 1.0 (1.1), 1 x 512 x 512
   less (less); f64 1.0 to 1.06, i64 0.7 to 1.0 where k fills vectors;
@@ -48,9 +48,10 @@ from __future__ import annotations
 
 from math import inf
 
-from . import cpu, registry
-from .heuristic_costs import PORTS, TEAM_BYTES, busy
-from .heuristic_ways import (
+from .. import cpu, registry
+from ..problem import MAX_PARTIAL, MAX_TURNED, Config, Problem
+from .costs import PORTS, TEAM_BYTES, busy
+from .ways import (
     DOT_TURNED,
     UNTURNED_ROWS,
     by_dots,
@@ -60,7 +61,6 @@ from .heuristic_ways import (
     turns_pieces,
     written_past,
 )
-from .problem import MAX_PARTIAL, MAX_TURNED, Config, Problem
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
@@ -179,11 +179,12 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
 
     Examples
     --------
-    >>> from fastgemm import heuristic_dots, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import family_dots
     >>> from fastgemm.problem import Problem
-    >>> heuristic_dots.config(Problem("f32", 4, 800, 800, layout="nt"), registry.isa("v4")).family
+    >>> family_dots.config(Problem("f32", 4, 800, 800, layout="nt"), registry.isa("v4")).family
     'dots'
-    >>> heuristic_dots.config(Problem("f32", 4, 800, 800, layout="nn"), registry.isa("v4")) is None
+    >>> family_dots.config(Problem("f32", 4, 800, 800, layout="nn"), registry.isa("v4")) is None
     True
     """
     if not _takes(problem, tier, own):

@@ -8,8 +8,9 @@ The figures are of a Skylake-SP (2 cores, 152 GFLOP/s a core in float32, no VNNI
 
 from __future__ import annotations
 
-from . import cpu, heuristic_l1, heuristic_l1_stacks, heuristic_l1_written, registry
-from .problem import PACKED, Problem
+from .. import cpu, registry
+from ..problem import PACKED, Problem
+from . import l1, l1_stacks, l1_written
 
 # Bytes of L2 that a block takes, in sixteenths, those of its steps of k, or all of a few more (of numbers of four bytes
 # 1024), and the rows of A at a time beside it.  (`bench/builds.py`, times blocks of 2 L2 beside 96 rows, f32 and f64:
@@ -81,12 +82,13 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_blocks, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_blocks
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_blocks.copied(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 4, 24, few=False)
+    >>> l1_blocks.copied(Problem("f32", 1000, 1000, 1000), registry.isa("v3"), 4, 24, few=False)
     """
     row, k = problem.row, problem.k
-    if not _concerns(problem, tier, "nt") or problem.n <= nr or heuristic_l1_written.panels(problem, tier, mr):
+    if not _concerns(problem, tier, "nt") or problem.n <= nr or l1_written.panels(problem, tier, mr):
         return None
     turned = problem.layout == "nt" and problem.m <= TURNED_ROWS
     side = _side_steps(problem)
@@ -94,7 +96,7 @@ def copied(problem: Problem, tier: registry.Isa, mr: int, nr: int, few: bool) ->
         steps = 2 * STEP_BYTES // row.itemsize
     elif side:
         steps = side
-    elif few and not heuristic_l1_stacks.streams(problem):
+    elif few and not l1_stacks.streams(problem):
         return None
     else:
         every = min(ALL_STEPS, ALL_BYTES // row.itemsize)
@@ -114,9 +116,10 @@ def in_panels(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> tuple[i
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_blocks, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_blocks
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_blocks.in_panels(Problem("f32", 1000, 1000, 1000, layout="np"), registry.isa("v3"), 4, 24)
+    >>> l1_blocks.in_panels(Problem("f32", 1000, 1000, 1000, layout="np"), registry.isa("v3"), 4, 24)
     """
     most, least = PANEL_STEPS
     if not _concerns(problem, tier, PACKED) or problem.k <= least:
@@ -131,9 +134,10 @@ def by_columns(problem: Problem, tier: registry.Isa, nr: int) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_blocks, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_blocks
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_blocks.by_columns(Problem("f32", 2000, 2000, 2000, threads=2), registry.isa("v3"), 24)
+    >>> l1_blocks.by_columns(Problem("f32", 2000, 2000, 2000, threads=2), registry.isa("v3"), 24)
     False
     """
     wide = problem.n >= SHARED_PANELS * problem.threads * nr
@@ -144,14 +148,14 @@ def by_columns(problem: Problem, tier: registry.Isa, nr: int) -> bool:
 def _concerns(problem: Problem, tier: registry.Isa, second: str) -> bool:
     # Such an L1, A by rows, B as one of those letters of a layout says, numbers as they were measured.
     letters = problem.layout[0] == "n" and problem.layout[1] in second
-    return cpu.small_l1(tier) and letters and heuristic_l1.as_stored(problem)
+    return cpu.small_l1(tier) and letters and l1.as_stored(problem)
 
 
 def _side_steps(problem: Problem) -> int:
     # Steps of k of a block of a B that few rows pass over; 0: as of any other.
     row_b, rows = problem.n * problem.row.itemsize, problem.m * problem.row.parts
-    if problem.layout != "nn" or problem.k * row_b <= heuristic_l1.SIDE_L2 * cpu.caches().l2:
+    if problem.layout != "nn" or problem.k * row_b <= l1.SIDE_L2 * cpu.caches().l2:
         return 0
-    if row_b < heuristic_l1.SIDE_ROW:
+    if row_b < l1.SIDE_ROW:
         rows = max(rows, SIDE_MANY)
     return next((steps for most, steps in SIDE_STEPS.items() if rows <= most), 0)

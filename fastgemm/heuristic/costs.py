@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from . import registry
-from .problem import Problem
+from .. import registry
+from ..problem import Problem
 
 LATENCY = 4  # of a multiply-add
 PORTS = 2  # multiply-adds a cycle
@@ -42,9 +42,9 @@ def busy(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_costs
+    >>> from fastgemm.heuristic import costs
     >>> from fastgemm.problem import Problem
-    >>> [heuristic_costs.busy(Problem("f32", m, 400, 4)) for m in (100, 400)]
+    >>> [costs.busy(Problem("f32", m, 400, 4)) for m in (100, 400)]
     [False, True]
     """
     bytes_c = problem.batch * problem.m * problem.n * problem.row.result_bytes * problem.row.parts

@@ -1,6 +1,6 @@
 """Stacks that come from beyond L2, beside an L1 of 32 KiB (`cpu.small_l1`): wide tiles, or copies, of each item's B.
 
-The B of a single product is read again and again while it is measured or used, and the rules of `heuristic_l1` take it
+The B of a single product is read again and again while it is measured or used, and the rules of `l1` take it
 to be in L2 if it fits there.  That of an item of a long stack comes from L3 or memory every time, however small it is.
 A narrow tile then reads two lines of each row of B and goes to the next row, in another page where rows are long: too
 little for the CPU's own prefetch, which follows the four lines of a wide one, and copies, which read all of a row.
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from math import inf
 
-from . import cpu, heuristic_l1, heuristic_tiles, registry
-from .problem import Problem
+from .. import cpu, registry
+from ..problem import Problem
+from . import l1, strides
 
 # Operands and outputs of more than so many times L2.  (Of 2 and 4 times 14 x 32 was as good.)
 STREAMED_L2 = 6
@@ -42,26 +43,27 @@ def streams(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_stacks
+    >>> from fastgemm.heuristic import l1_stacks
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_stacks.streams(Problem("f32", 8, 300, 8))
+    >>> l1_stacks.streams(Problem("f32", 8, 300, 8))
     False
     """
-    several = problem.batch > 1 and problem.layout[1] == "n" and heuristic_l1.is_plain(problem)
+    several = problem.batch > 1 and problem.layout[1] == "n" and l1.is_plain(problem)
     return several and problem.streamed > STREAMED_L2 * cpu.caches().l2
 
 
 def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
-    """Return the tiles to choose from, of `heuristic_l1.tiles`.
+    """Return the tiles to choose from, of `l1.tiles`.
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_stacks, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_stacks
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_stacks.tiles(Problem("f32", 16, 1024, 1024), registry.isa("v3"))
+    >>> l1_stacks.tiles(Problem("f32", 16, 1024, 1024), registry.isa("v3"))
     ((6, 16), (4, 24))
     """
-    found = heuristic_l1.tiles(problem, tier)
+    found = l1.tiles(problem, tier)
     if not (cpu.small_l1(tier) and streams(problem)):
         return found
     lanes = registry.lanes(problem.row, tier)
@@ -76,13 +78,13 @@ def copied_from(problem: Problem) -> float:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_stacks
+    >>> from fastgemm.heuristic import l1_stacks
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_stacks.copied_from(Problem("f32", 100, 64, 64))
+    >>> l1_stacks.copied_from(Problem("f32", 100, 64, 64))
     inf
     """
-    found = heuristic_l1.copied_from(problem)
+    found = l1.copied_from(problem)
     if found == inf or not streams(problem):
         return found
-    long = problem.k >= LONG_STEPS and problem.n * problem.row.itemsize > heuristic_tiles.PAGE
+    long = problem.k >= LONG_STEPS and problem.n * problem.row.itemsize > strides.PAGE
     return min(found, LONG_ROWS if long else ROWS)

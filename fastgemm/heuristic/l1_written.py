@@ -11,8 +11,9 @@ GFLOP/s a core in float32), one thread, f32 unless said.
 
 from __future__ import annotations
 
-from . import cpu, heuristic_l1, heuristic_tiles, registry
-from .problem import Problem
+from .. import cpu, registry
+from ..problem import Problem
+from . import l1, strides
 
 # Steps up to which so many rows at a time write a C that leaves L2, all of a row, which has so many bytes, one after
 # the other.  (GFLOP/s of 12, 24, 96 rows: 2000 x 1600 by 16, 32, 64, 128 steps 52 52 34, 72 72 52, 56 57 51, 62 62 62,
@@ -58,20 +59,21 @@ def beats_small(problem: Problem, tier: registry.Isa) -> bool | None:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_written, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_written
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_written.beats_small(Problem("f32", 64, 64, 8), registry.isa("v4")) is None
+    >>> l1_written.beats_small(Problem("f32", 64, 64, 8), registry.isa("v4")) is None
     True
     """
     if not panels(problem, tier, 1):
         return None
     if problem.batch > 1:
         return _stack(problem)
-    plain, row_c = heuristic_l1.is_plain(problem), heuristic_l1.row_c(problem)
+    plain, row_c = l1.is_plain(problem), l1.row_c(problem)
     if problem.layout != "nn" and not plain:
         return None
     pays = problem.k > LINES_STEPS and problem.k * problem.row.itemsize <= LINES_ROW
-    if pays and heuristic_l1.by_lines(problem, LINES_L2) and row_c % (heuristic_tiles.PAGE // 2):
+    if pays and l1.by_lines(problem, LINES_L2) and row_c % (strides.PAGE // 2):
         return False
     least = WRITTEN_L2[plain] if problem.layout == "nn" else TURNED_L2
     return True if problem.m * row_c > least * cpu.caches().l2 else None
@@ -82,12 +84,13 @@ def panels(problem: Problem, tier: registry.Isa, mr: int) -> int:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_written, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_written
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_written.panels(Problem("f32", 64, 64, 8), registry.isa("v4"), 6)
+    >>> l1_written.panels(Problem("f32", 64, 64, 8), registry.isa("v4"), 6)
     0
     """
-    few = problem.k * problem.row.parts <= WRITTEN_STEPS and heuristic_l1.row_c(problem) >= WRITTEN_ROW
+    few = problem.k * problem.row.parts <= WRITTEN_STEPS and l1.row_c(problem) >= WRITTEN_ROW
     leaves = _bytes_c(problem) > cpu.caches().l2
     return -(-WRITTEN_ROWS // mr) if cpu.small_l1(tier) and few and leaves else 0
 
@@ -97,28 +100,29 @@ def copies(problem: Problem, tier: registry.Isa) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_written, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_written
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_written.copies(Problem("f32", 1000, 1000, 20, layout="tn"), registry.isa("v3"))
+    >>> l1_written.copies(Problem("f32", 1000, 1000, 20, layout="tn"), registry.isa("v3"))
     False
     """
-    if not (panels(problem, tier, 1) and heuristic_l1.is_plain(problem)) or problem.m < WRITTEN_ROWS:
+    if not (panels(problem, tier, 1) and l1.is_plain(problem)) or problem.m < WRITTEN_ROWS:
         return False
     if problem.batch == 1:
         return problem.layout == "tn"
-    long = problem.k > STACK_LEAST and problem.n * problem.row.itemsize >= heuristic_tiles.PAGE
+    long = problem.k > STACK_LEAST and problem.n * problem.row.itemsize >= strides.PAGE
     return long and _bytes_c(problem) > STACK_L2 * cpu.caches().l2
 
 
 def _bytes_c(problem: Problem) -> int:
-    return problem.batch * problem.m * heuristic_l1.row_c(problem)
+    return problem.batch * problem.m * l1.row_c(problem)
 
 
 def _stack(problem: Problem) -> bool | None:
     # Whether gemm writes all the outputs of a stack better: `STACK_L2`, and `STACK_NEAR` for less of them.
-    row_c, l2 = heuristic_l1.row_c(problem), cpu.caches().l2
-    whole = row_c % heuristic_tiles.LINE == 0
-    if problem.k > STACK_MOST or not heuristic_l1.is_plain(problem):
+    row_c, l2 = l1.row_c(problem), cpu.caches().l2
+    whole = row_c % strides.LINE == 0
+    if problem.k > STACK_MOST or not l1.is_plain(problem):
         return None
     if _bytes_c(problem) <= STACK_L2 * l2:
         near = _bytes_c(problem) > STACK_NEAR * l2 and problem.k <= STACK_LEAST

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from math import inf
 
-from . import cpu, heuristic_tiles, registry
-from .heuristic_ways import far_bytes
-from .problem import Problem
+from .. import cpu, registry
+from ..problem import Problem
+from . import strides
+from .ways import far_bytes
 
 # Lines of its own panel of B that a tile fetches into L1 ahead: so many rows of it by the vectors of each.  (GFLOP/s of
 # 6x64 by 0, 2, 4, 8, 16 rows, copied: 200^3 103 109 109 109 108, 300^3 98 104 105 104 104, 512^3 107 115 115 115 114,
@@ -36,12 +37,12 @@ FAR_ROWS, ROWS = 64, 48
 # And where B's rows lie apart, of complex numbers and of two bytes: whole pages, or B comes from L3, and half pages.
 PAGED_ROWS, HALF_PAGED_ROWS = 16, 24
 # And, of a B of more than so many times L2, from memory and from L3, where rows that lie half pages apart have
-# APART_ROWS + 1, of what `heuristic_l1_streams` leaves.  (Best copied times best in place, f32, 9 by 4096^2 1.6, 10 by
+# APART_ROWS + 1, of what `l1_streams` leaves.  (Best copied times best in place, f32, 9 by 4096^2 1.6, 10 by
 # 3000^2 1.3, 12 by 2048^2, 1024 x 1536 1.7, 1.3, 3000^2 1.37, 1400^2 1.0, 1250^2 0.8, 16 by 1500^2 0.98, 24 by 1250^2,
 # 1400^2 1.2, 1.2, 32 by 1500^2 1.1; f64 12 by 4096^2 1.6, 3000^2 1.3.)
 SIDE_L2, SIDE_FAR, SIDE_NEAR = 3, 9, 24
 # Rows of B of less than so many bytes are long pieces as they lie: in place up to FAR_ROWS, or ROWS, and copied in the
-# most steps of `heuristic_l1_blocks`.  (Of 256 x 512, in place and copied by 512 steps, f32 by 200 x 50000 12 rows 1.15
+# most steps of `l1_blocks`.  (Of 256 x 512, in place and copied by 512 steps, f32 by 200 x 50000 12 rows 1.15
 # 1.0, 32 rows 1.14 1.0, 48 rows 1.0 1.08, 64 rows 0.92 1.08, by 100 x 50000 48 rows 1.25 1.17, 64 rows 1.15 1.17, 96
 # rows 0.9 1.0, 12 x 300 x 40000 1.16 0.84; f64 32 x 200 x 50000 1.03 0.99, 48 x 64 x 50000 1.3 1.35, 64 x 100 x 50000
 # 1.09 1.15.)
@@ -111,8 +112,9 @@ def lines_ahead(tier: registry.Isa) -> int:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
-    >>> heuristic_l1.lines_ahead(registry.isa("v3"))
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
+    >>> l1.lines_ahead(registry.isa("v3"))
     0
     """
     return LINES_AHEAD if cpu.small_l1(tier) else 0
@@ -123,9 +125,10 @@ def fetches_c(problem: Problem, tier: registry.Isa) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.fetches_c(Problem("f32", 400, 400, 100), registry.isa("v3"))
+    >>> l1.fetches_c(Problem("f32", 400, 400, 100), registry.isa("v3"))
     True
     """
     return not (cpu.small_l1(tier) and problem.k <= STILL_STEPS and by_lines(problem, STILL_L2))
@@ -136,8 +139,9 @@ def side_bytes(tier: registry.Isa) -> int:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
-    >>> heuristic_l1.side_bytes(registry.isa("v3"))
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
+    >>> l1.side_bytes(registry.isa("v3"))
     128
     """
     return ALL_PANELS if cpu.small_l1(tier) else NARROW_PANELS
@@ -148,9 +152,9 @@ def copied_from(problem: Problem) -> float:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.copied_from(Problem("f32", 100, 64, 64))
+    >>> l1.copied_from(Problem("f32", 100, 64, 64))
     inf
     """
     row_b = problem.n * problem.row.itemsize
@@ -160,7 +164,7 @@ def copied_from(problem: Problem) -> float:
     if far and problem.k * row_b > cpu.caches().l3 // (6 if apart(problem) else 2):
         return SIDE_FAR
     if apart(problem):
-        few = PAGED_ROWS if far or row_b % heuristic_tiles.PAGE == 0 else HALF_PAGED_ROWS
+        few = PAGED_ROWS if far or row_b % strides.PAGE == 0 else HALF_PAGED_ROWS
         return APART_ROWS + 1 if is_plain(problem) else few
     return SIDE_NEAR if far else FAR_ROWS if problem.k * row_b > far_bytes() else ROWS
 
@@ -170,9 +174,10 @@ def flat_bytes(problem: Problem, tier: registry.Isa) -> float:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.flat_bytes(Problem("f32", 12, 512, 512), registry.isa("v3"))
+    >>> l1.flat_bytes(Problem("f32", 12, 512, 512), registry.isa("v3"))
     inf
     """
     rows = problem.m * problem.row.parts
@@ -186,9 +191,9 @@ def as_stored(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.as_stored(Problem("f32", 8, 8, 8)), heuristic_l1.as_stored(Problem("f16", 8, 8, 8))
+    >>> l1.as_stored(Problem("f32", 8, 8, 8)), l1.as_stored(Problem("f16", 8, 8, 8))
     (True, False)
     """
     return not problem.row.converts and problem.row.group == 1
@@ -199,12 +204,12 @@ def apart(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.apart(Problem("f32", 8, 512, 8)), heuristic_l1.apart(Problem("f32", 8, 500, 8))
+    >>> l1.apart(Problem("f32", 8, 512, 8)), l1.apart(Problem("f32", 8, 500, 8))
     (True, False)
     """
-    return problem.n * problem.row.itemsize % (heuristic_tiles.PAGE // 2) == 0
+    return problem.n * problem.row.itemsize % (strides.PAGE // 2) == 0
 
 
 def is_plain(problem: Problem) -> bool:
@@ -212,9 +217,9 @@ def is_plain(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.is_plain(Problem("f64", 8, 8, 8)), heuristic_l1.is_plain(Problem("c64", 8, 8, 8))
+    >>> l1.is_plain(Problem("f64", 8, 8, 8)), l1.is_plain(Problem("c64", 8, 8, 8))
     (True, False)
     """
     return as_stored(problem) and problem.row.parts == 1 and problem.row.itemsize >= 4
@@ -232,9 +237,9 @@ def row_c(problem: Problem) -> int:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.row_c(Problem("f32", 8, 100, 8))
+    >>> l1.row_c(Problem("f32", 8, 100, 8))
     400
     """
     return problem.n * problem.row.result_bytes * problem.row.parts
@@ -245,14 +250,14 @@ def by_lines(problem: Problem, most: int) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.by_lines(Problem("f32", 8, 64, 8), 1), heuristic_l1.by_lines(Problem("f32", 8, 63, 8), 1)
+    >>> l1.by_lines(Problem("f32", 8, 64, 8), 1), l1.by_lines(Problem("f32", 8, 63, 8), 1)
     (True, False)
     """
     row = row_c(problem)
     small = problem.batch * problem.m * row <= most * cpu.caches().l2
-    return is_plain(problem) and row % heuristic_tiles.LINE == 0 and small
+    return is_plain(problem) and row % strides.LINE == 0 and small
 
 
 def _leaves_l2(problem: Problem) -> bool:
@@ -260,16 +265,17 @@ def _leaves_l2(problem: Problem) -> bool:
 
 
 def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
-    """Return the tiles to choose from, of `heuristic_tiles.tiles`.
+    """Return the tiles to choose from, of `strides.tiles`.
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.tiles(Problem("f32", 16, 1024, 1024), registry.isa("v3"))
+    >>> l1.tiles(Problem("f32", 16, 1024, 1024), registry.isa("v3"))
     ((6, 16), (4, 24))
     """
-    found = heuristic_tiles.tiles(problem, tier)
+    found = strides.tiles(problem, tier)
     if _turns_far(problem, tier):
         return tuple(tile for tile in found if tile[1] >= TURNED_VECTORS * registry.lanes(problem.row, tier))
     if problem.m < APART_MANY or not (is_plain(problem) and _stays_apart(problem, tier)):
@@ -283,9 +289,10 @@ def steps_in_place(problem: Problem, tier: registry.Isa, kc: int) -> int:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.steps_in_place(Problem("f32", 12, 512, 512), registry.isa("v3"), 512)
+    >>> l1.steps_in_place(Problem("f32", 12, 512, 512), registry.isa("v3"), 512)
     512
     """
     if _turns_far(problem, tier):
@@ -308,9 +315,10 @@ def copies_a(problem: Problem, tier: registry.Isa) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"), registry.isa("v3"))
+    >>> l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"), registry.isa("v3"))
     False
     """
     large = problem.m * problem.row.itemsize * problem.n >= COPIED_C and problem.n >= COPIED_COLUMNS
@@ -323,9 +331,10 @@ def rows_at_a_time(problem: Problem, tier: registry.Isa, pack: str, most: int) -
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.rows_at_a_time(Problem("f32", 800, 800, 100, layout="tn"), registry.isa("v3"), "ab", 96)
+    >>> l1.rows_at_a_time(Problem("f32", 800, 800, 100, layout="tn"), registry.isa("v3"), "ab", 96)
     96
     """
     brief = cpu.small_l1(tier) and pack == "ab" and problem.k * problem.row.itemsize <= BRIEF_BYTES
@@ -337,9 +346,10 @@ def beats_small(problem: Problem, tier: registry.Isa) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1.beats_small(Problem("f32", 64, 1000, 100), registry.isa("v3"))
+    >>> l1.beats_small(Problem("f32", 64, 1000, 100), registry.isa("v3"))
     False
     """
     if not cpu.small_l1(tier) or problem.batch > 1:

@@ -11,8 +11,9 @@ what was done before: B copied in blocks of 128 and 256 steps, in place in block
 
 from __future__ import annotations
 
-from . import cpu, heuristic_l1, registry
-from .problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
+from .. import cpu, registry
+from ..problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
+from . import l1
 
 # A B, or a stack of them, of more than so many times L2, rows of so many bytes, and so many steps.  (2, 8, 12, 16 rows,
 # 800 x 800 0.90 1.13 1.03 1.0, 1000 x 700 0.98 1.17 1.02 0.99, 1000 x 1000 0.99 1.12 1.0 0.96, 1250 x 1250 - - 1.13
@@ -80,9 +81,10 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_l1_streams, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1_streams
     >>> from fastgemm.problem import Problem
-    >>> heuristic_l1_streams.config(Problem("f32", 12, 3000, 3000), registry.isa("v3"))
+    >>> l1_streams.config(Problem("f32", 12, 3000, 3000), registry.isa("v3"))
     """
     if not _concerns(problem, tier):
         return None
@@ -94,16 +96,16 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
 
 
 def _concerns(problem: Problem, tier: registry.Isa) -> bool:
-    if not cpu.small_l1(tier) or not heuristic_l1.as_stored(problem) or problem.layout != "nn" or problem.m == 1:
+    if not cpu.small_l1(tier) or not l1.as_stored(problem) or problem.layout != "nn" or problem.m == 1:
         return False
-    row, row_b, far, apart = problem.row, problem.n * problem.row.itemsize, _far(problem), heuristic_l1.apart(problem)
+    row, row_b, far, apart = problem.row, problem.n * problem.row.itemsize, _far(problem), l1.apart(problem)
     stack = problem.batch > 1
     large = _bytes_b(problem) > LEAST_L2 * cpu.caches().l2 and row_b >= LEAST_ROW
     if not large or (apart and stack) or problem.k < (STACK_STEPS if stack else LEAST_STEPS):
         return False
     if problem.k < LEAST_STEPS:
         fewest = STACK_LEAST + 1 if problem.k >= STRIP_STEPS else STACK_LEAST
-        return heuristic_l1.is_plain(problem) and fewest <= problem.m <= STACK_MOST
+        return l1.is_plain(problem) and fewest <= problem.m <= STACK_MOST
     if row.parts == 1 and problem.m <= STRIP_ROWS:
         least = STRIP_L3 * cpu.caches().l3 if apart else 0
         if row.lane[0] != "f" or not far or _bytes_b(problem) <= least:
@@ -130,7 +132,7 @@ def _team(problem: Problem) -> tuple[str, int]:
         return ("batch" if problem.batch >= threads else "n"), threads
     partial = problem.m * problem.n * problem.row.itemsize
     deep = problem.k > SHARED_STEPS * threads * problem.m and partial <= MAX_PARTIAL
-    deep = deep and (_far(problem) or not heuristic_l1.apart(problem))
+    deep = deep and (_far(problem) or not l1.apart(problem))
     return "k" if threads > 1 and deep else "n", threads
 
 
@@ -141,13 +143,13 @@ def _c_of_l2(problem: Problem, shares: int) -> float:
 
 def _is_long(problem: Problem, shares: int) -> bool:
     """Say whether each pass over C takes many steps: `LONG_STEPS`."""
-    near = not _far(problem) and not heuristic_l1.apart(problem)
+    near = not _far(problem) and not l1.apart(problem)
     return near and _c_of_l2(problem, shares) > LONG_C[problem.m * problem.row.parts > LONG_ROWS]
 
 
 def _has_many_streams(problem: Problem, shares: int) -> bool:
     """Say whether many rows of C come from beyond L2 as those of B do: `FEW_STEPS`, or tiles of all rows."""
-    some = problem.row.parts == 1 and MANY_M < problem.m <= LONG_ROWS and not heuristic_l1.apart(problem)
+    some = problem.row.parts == 1 and MANY_M < problem.m <= LONG_ROWS and not l1.apart(problem)
     return some and _far(problem) and _c_of_l2(problem, shares) > FEW_C
 
 
@@ -158,7 +160,7 @@ def _steps(problem: Problem, tile: tuple[int, int], shares: int) -> int:
     elif problem.m > tile[0] and _has_many_streams(problem, shares):
         steps = FEW_STEPS
     else:
-        most, sixteenths = APART_STEPS if heuristic_l1.apart(problem) and not _far(problem) else STEPS
+        most, sixteenths = APART_STEPS if l1.apart(problem) and not _far(problem) else STEPS
         held = shares * cpu.caches().l2 * sixteenths // 16 // (problem.n * problem.row.itemsize)
         steps = max(LEAST, min(APART_STEPS[0], shares * most, held))
     return -(-problem.k // -(-problem.k // steps))
@@ -171,7 +173,7 @@ def _tile(problem: Problem, tier: registry.Isa, shares: int) -> tuple[int, int]:
     lanes, tiles = registry.lanes(problem.row, tier), registry.tiles(problem.row, tier)
     wide = [(mr, nr) for mr, nr in tiles if nr > 2 * lanes]
     several = problem.m > max(mr for mr, _ in wide)
-    if several and (heuristic_l1.apart(problem) or _is_long(problem, shares)):
+    if several and (l1.apart(problem) or _is_long(problem, shares)):
         return max(wide, key=lambda tile: tile[1])
     if _has_many_streams(problem, shares):
         wide = list(tiles)

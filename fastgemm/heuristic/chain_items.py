@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import cpu, heuristic, registry
-from .problem import Config, Problem
+from .. import cpu, registry
+from ..problem import Config, Problem
+from . import rules
 
 # The part of L2 up to which B is copied in one block.  (Of all columns, over the rules' own blocks of columns: 4096 x
 # 64 0.90, 6000 x 64 0.77, where K takes all of L2 and more.)
@@ -46,12 +47,13 @@ def config(problem: Problem, found: Config, rows: int, near: bool) -> Config:
 
     Examples
     --------
-    >>> from fastgemm import heuristic, heuristic_items, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import chain_items, rules
     >>> from fastgemm.problem import Problem
     >>> few = Problem("f32", 96, 384, 128, layout="nt")
-    >>> own = heuristic.config(few, registry.isa("v3"))
-    >>> config = heuristic_items.config(few, own, 384, False)
-    >>> config.kc, config.nc, heuristic_items.kept(few, config) > 0
+    >>> own = rules.config(few, registry.isa("v3"))
+    >>> config = chain_items.config(few, own, 384, False)
+    >>> config.kc, config.nc, chain_items.kept(few, config) > 0
     (128, 384, True)
     """
     if not found.mr or found.family == "small":
@@ -76,9 +78,9 @@ def held(problem: Problem) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_items
+    >>> from fastgemm.heuristic import chain_items
     >>> from fastgemm.problem import Problem
-    >>> [heuristic_items.held(Problem("f32", 8, n, n)) for n in (64, 20000)]
+    >>> [chain_items.held(Problem("f32", 8, n, n)) for n in (64, 20000)]
     [True, False]
     """
     return _bytes(problem) <= cpu.caches().l2
@@ -89,22 +91,23 @@ def stays(size: int, rows: int) -> bool:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_items
-    >>> [heuristic_items.stays(1 << 30, rows) for rows in (64, 512)]
+    >>> from fastgemm.heuristic import chain_items
+    >>> [chain_items.stays(1 << 30, rows) for rows in (64, 512)]
     [True, False]
     """
     return rows <= KEPT_ROWS or 4 * size <= KEPT_QUARTERS * cpu.caches().l2
 
 
 def kept(problem: Problem, config: Config) -> float:
-    """Return what of `heuristic.cycles` is for copies of B that stay for other rows, of all steps; or 0.
+    """Return what of `rules.cycles` is for copies of B that stay for other rows, of all steps; or 0.
 
     Examples
     --------
-    >>> from fastgemm import heuristic, heuristic_items, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import chain_items, rules
     >>> from fastgemm.problem import Problem
     >>> tiny = Problem("f32", 8, 8, 8)
-    >>> heuristic_items.kept(tiny, heuristic.config(tiny, registry.isa("v3")))
+    >>> chain_items.kept(tiny, rules.config(tiny, registry.isa("v3")))
     0.0
     """
     if config.pack == "none" or config.family == "small" or config.kc < problem.k:
@@ -112,7 +115,7 @@ def kept(problem: Problem, config: Config) -> float:
     if not stays(_bytes(problem), problem.m):
         return 0.0
     lanes = registry.lanes(problem.row, registry.isa(config.isa))
-    return heuristic.copying(problem.layout, -(-problem.n // lanes), -(-problem.k // problem.row.group), lanes)
+    return rules.copying(problem.layout, -(-problem.n // lanes), -(-problem.k // problem.row.group), lanes)
 
 
 def _bytes(problem: Problem) -> int:

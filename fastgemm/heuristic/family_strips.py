@@ -23,10 +23,10 @@ Other types, in the gemv family, as the speed of the heuristic's other choice (f
 
 from __future__ import annotations
 
-from . import cpu, registry
-from .heuristic_costs import TEAM_BYTES, TEAM_FLOPS
-from .heuristic_ways import far_bytes
-from .problem import MAX_PARTIAL, Config, Problem
+from .. import cpu, registry
+from ..problem import MAX_PARTIAL, Config, Problem
+from .costs import TEAM_BYTES, TEAM_FLOPS
+from .ways import far_bytes
 
 FEW_ROWS = 4
 LEAST_STEPS, LEAST_COLUMNS = 64, 128  # of k and of n, for so many rows
@@ -64,10 +64,11 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
 
     Examples
     --------
-    >>> from fastgemm import heuristic_strips, registry
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import family_strips
     >>> from fastgemm.problem import Problem
-    >>> found = heuristic_strips.config(Problem("i8_i32", 2, 7680, 2560), registry.isa("v4"), "vnni")
-    >>> found.pack, heuristic_strips.config(Problem("i8_i32", 20, 7680, 2560), registry.isa("v4"), "vnni")
+    >>> found = family_strips.config(Problem("i8_i32", 2, 7680, 2560), registry.isa("v4"), "vnni")
+    >>> found.pack, family_strips.config(Problem("i8_i32", 20, 7680, 2560), registry.isa("v4"), "vnni")
     ('none', None)
     """
     if problem.layout[1] != "n" or problem.m > registry.STRIP_ROWS:

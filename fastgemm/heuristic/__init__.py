@@ -1,0 +1,19 @@
+"""The rules: how a product is computed that nobody has tuned, each rule beside the measurement that it comes from.
+
+rules.py            the way through all of them: `config` gives a Problem its Config; of blocked kernels the tile and
+                    the team that an estimate in cycles promises most of
+packing.py          whether operands are copied, and
+blocks.py           the blocks that live in the caches together
+family_small.py     which products the other families take, with which tile and team: small kernels without packing,
+family_dots.py      dot products,
+family_strips.py    few rows by a B in place
+packed_b.py         products by a B that was packed once
+chain_items.py      products of a chain's items, whose copies of B stay
+ways.py             which way a product is computed (as called, or its transposed output), and where memory begins
+strides.py          what strides mean for lines in L1, and which tiles suit them
+l1.py, l1_*.py      what an L1 of 32 KiB beside vectors of 64 bytes changes: copies, blocks, streams, stacks, outputs
+half_tier.py        whose kernels serve a CPU that computes its longest vectors in two halves
+costs.py            what all rules count with, in cycles
+
+Nothing is imported here: `fastgemm.problem` asks the lowest of these modules, and the highest ask for problems.
+"""
