@@ -27,14 +27,17 @@ class RowOp(NamedTuple):
 
 
 # What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
-ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8"}
+ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8", "f16": "float16"}
+# What a tier must have to read and write one.
+NEEDS = {"f16": "f16c"}
 ROW_OPS = (
     RowOp(
-        "softmax", 0, (("f32", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "u8")), (("scale", 1.0),), ("mask",),
+        "softmax", 0, tuple(("f32", y) for y in ROW_TYPES), (("scale", 1.0),), ("mask",),
         "(lambda e: e / e.sum(-1, keepdims=True))(np.exp((t := x * scale + mask) - t.max(-1, keepdims=True)))",
     ),
     RowOp(
-        "layer_norm", 1, (("f32", "f32"), ("f32", "bf16"), ("bf16", "bf16")), (("epsilon", 1e-5),), ("gamma", "beta"),
+        "layer_norm", 1, (("f32", "f32"), *((x, y) for y in ("bf16", "f16") for x in ("f32", y))),
+        (("epsilon", 1e-5),), ("gamma", "beta"),
         "(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta",
     ),
     RowOp("cast", 2, tuple((x, y) for x in ROW_TYPES for y in ROW_TYPES), (), (), "x"),
@@ -44,6 +47,17 @@ ROW_OPS = (
 def row_op(name: str) -> RowOp:
     """Return the row of an operation on rows."""
     return registry.named(ROW_OPS, name, "operation on rows", "operations")
+
+
+def row_types(tier: registry.Isa) -> dict[str, str]:
+    """Return the kinds that a tier reads and writes, and NumPy's names."""
+    return {kind: name for kind, name in ROW_TYPES.items() if NEEDS.get(kind) in (None, *tier.features)}
+
+
+def types_of(op: RowOp, tier: registry.Isa) -> list[tuple[str, str]]:
+    """Return the pairs of kinds that an operation reads and writes on a tier."""
+    known = row_types(tier)
+    return [pair for pair in op.types if known.keys() >= set(pair)]
 
 
 def row_index(op: RowOp, x: str, y: str) -> int:

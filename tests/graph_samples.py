@@ -10,9 +10,14 @@ import hypothesis.strategies as st
 import numpy as np
 from oracle import dtype_of, normal
 
-from fastgemm.graph import Builder, Graph, Tensor
+from fastgemm.graph import Builder, Graph, Tensor, rowwise
 
 UNARY = ("relu", "tanh", "sigmoid", "gelu", "neg", "identity", "clip", "abs", "scale")
+
+
+def has_rows(dtype: str) -> bool:
+    """Whether operations on rows of a type run here: float16 needs F16C."""
+    return dtype != "float16" or dtype in rowwise.row_types()
 
 
 def numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:

@@ -16,7 +16,7 @@ from oracle import dtype_of, normal
 
 import fastgemm
 from fastgemm import graph as fg
-from fastgemm import kernels, registry
+from fastgemm import kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Parts, Product, Ref, Rows
 from fastgemm.graph import memory, passes, reference
 from fastgemm.graph.attention import LANES, attention, parts
@@ -44,7 +44,7 @@ def wholly(x: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | float)
 
 
 def by_parts(
-    x: np.ndarray, v: np.ndarray, cuts: list[int], scale: float, mask: np.ndarray | None, half: bool = False
+    x: np.ndarray, v: np.ndarray, cuts: list[int], scale: float, mask: np.ndarray | None
 ) -> np.ndarray:
     """Return the same by a chain whose columns come in parts that end at `cuts`, for a few rows at a time."""
     (rows, keys), width, block = x.shape, v.shape[1], min(5, len(x))
@@ -52,7 +52,7 @@ def by_parts(
     x = x.copy()
     # Rows of 256 bytes of state, and what each part has of the shares of an item.
     state = Ref(SCRATCH, "float32", 64, (), 256, 4)
-    shares = Ref(SCRATCH, "bfloat16" if half else "float32", 64 + 256 * block, (), 4 * keys, 2 if half else 4)
+    shares = Ref(SCRATCH, v.dtype.name, 64 + 256 * block, (), 4 * keys, v.itemsize)
     scores = Ref(SCRATCH, "float32", 64 + (256 + 4 * keys) * block, (), 4 * keys, 4)
     out = Ref(2, "float32", 0, (block * made.strides[0],), *made.strides)
     members: list[Any] = []
@@ -72,22 +72,25 @@ def by_parts(
     return made
 
 
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_softmax_in_parts(tier: registry.Isa, masked: bool, half: bool) -> None:
+def test_softmax_in_parts(tier: registry.Isa, masked: bool, dtype: str) -> None:
     """Of every length, as if all columns came at once; the largest number in the first part or a later one."""
+    if dtype not in row_operations.row_types(tier).values():
+        pytest.skip(f"{tier.name} does not convert {dtype}")
+    kind = dtype_of(dtype)
     for rows, keys, width, cuts in (
         (1, 1, 1, [1]), (7, 40, 3, [16, 32, 40]), (4, 130, 17, [1, 64, 65, 130]), (9, 200, 64, [64, 128, 200]),
         (6, 90, 33, [90]),
     ):  # fmt: skip
         x = normal((rows, keys), "f4", 1) * 4 + np.linspace(-9, 9, keys, dtype="f4") * np.float32(1 - 2 * (rows % 2))
-        v = normal((keys, width), "f4", 2).astype(dtype_of("bfloat16" if half else "float32"))
+        v = normal((keys, width), "f4", 2).astype(kind)
         mask = np.where(normal((rows, keys), "f4", 3) > 0.8, np.float32(-np.inf), normal((rows, keys), "f4", 4))
         mask[:, keys // 2] = 0
         for scale in (0.3, -0.3, 96**-0.5):
-            got = by_parts(x, v, cuts, scale, mask if masked else None, half)
+            got = by_parts(x, v, cuts, scale, mask if masked else None)
             want = wholly(x, v, scale, mask if masked else 0.0)
-            error = float(ml_dtypes.finfo(dtype_of("bfloat16")).eps) if half else 2e-6
+            error = 2e-6 if dtype == "float32" else float(ml_dtypes.finfo(kind).eps)
             assert np.abs(got - want).max() <= error * (1 + np.abs(v.astype("f8")).max()), (rows, keys, scale)
 
 
@@ -181,17 +184,19 @@ def chosen(graph: Graph, block: int, l2: int) -> int:
     return choice_of(ready, 1, l2).keys(run, block)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("length", [256, 300, 333])
 def test_graphs_by_parts(tier: registry.Isa, length: int, dtype: str) -> None:
+    if dtype not in row_operations.row_types(tier).values():
+        pytest.skip(f"{tier.name} does not convert {dtype}")
     graph = attention_graph(2, length, 3, 48, dtype)
     made = cut(graph)
     assert "keys=32" in fg.compile(made, fusion="none").explain()
     inputs = inputs_of(graph)
-    inputs["mask"] = np.where(normal((2, 1, 1, length), "f4", 9) > 0.7, np.float32(-1e30), inputs["mask"])
+    inputs["mask"] = np.where(normal((2, 1, 1, length), "f4", 9) > 0.7, np.float32(-6e4), inputs["mask"])
     inputs["mask"] = inputs["mask"].astype(dtype_of(dtype))
     want = reference.run(graph, inputs, precise=True)["y"]
-    error = 2e-6 if dtype == "float32" else 2e-2
+    error = {"float32": 2e-6, "bfloat16": 2e-2, "float16": 3e-3}[dtype]
     for threads in (1, 2):
         got = fg.compile(made, fusion="none", threads=threads).run(inputs)["y"].astype("f8")
         assert np.abs(got - want).max() <= error * np.abs(want).max()
@@ -257,3 +262,22 @@ def test_parts_fetch_less() -> None:
     graph, caches = attention_graph(1, 1024, 1, 32), (1 << 15, 1 << 18, 1 << 24)
     some, whole = (memory.traffic(cut(graph, keys, 128), caches).total for keys in (128, 0))
     assert some[1] < whole[1]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves_are_one_chain(dtype: str) -> None:
+    """And what lies between is float32: scores that a half cannot hold are no infinities."""
+    tier = kernels.active_isa()
+    assert tier is not None
+    if dtype not in row_operations.row_types(tier).values():
+        pytest.skip(f"{tier.name} does not convert {dtype}")
+    graph = attention_graph(2, 40, 2, 64, dtype)
+    compiled = fg.compile(graph, threads=1)
+    assert [node.op for node in compiled.graph.nodes if node.kind != "view"] == ["chain"]
+    inputs = inputs_of(graph)
+    kind = dtype_of(dtype)
+    inputs["q"], inputs["k"] = (np.full(inputs["q"].shape, 90, kind) for _ in range(2))
+    inputs["mask"][...] = 0
+    got = compiled.run(inputs)["y"].astype("f8")
+    mean = inputs["v"].astype("f8").mean(1, keepdims=True)
+    assert np.abs(got - mean).max() < 2e-2

@@ -13,7 +13,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from graph_samples import attention, graphs, inputs_of, mlp, numbers
+from graph_samples import attention, graphs, has_rows, inputs_of, mlp, numbers
 
 import fastgemm
 from fastgemm import graph as fg
@@ -82,7 +82,8 @@ def test_a_second_call_reads_its_own_numbers(dtype: str, turned: str) -> None:
             assert_matches(graph, compiled.run(inputs), inputs)
         # (Halves are finished in float32.)
         copies = turned != "neither" or dtype in ("bfloat16", "float16")
-        assert fusion != "full" or ("in every call" in compiled.explain()) is copies
+        if fusion == "full" and has_rows(dtype):
+            assert ("in every call" in compiled.explain()) is copies
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)

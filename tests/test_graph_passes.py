@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_samples import attention, inputs_of, mlp, numbers
+from graph_samples import attention, has_rows, inputs_of, mlp, numbers
 from oracle import dtype_of, normal
 
 from fastgemm import graph as fg
@@ -189,7 +189,7 @@ def projections(build: Builder, dtype: Any, known: bool = True) -> list[fg.Tenso
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_siblings_are_one_product(dtype: str) -> None:
     build = Builder()
     kind = dtype_of(dtype)
@@ -204,7 +204,7 @@ def test_siblings_are_one_product(dtype: str) -> None:
     inputs = inputs_of(graph)
     alone = fg.compile(graph, fusion="none").run(inputs)["y"].astype("f8")
     np.testing.assert_allclose(
-        ready.run(inputs)["y"].astype("f8"), alone, rtol=1e-4, atol=0.05 if dtype == "bfloat16" else 1e-5
+        ready.run(inputs)["y"].astype("f8"), alone, rtol=1e-4, atol={"bfloat16": 0.05, "float16": 0.02}.get(dtype, 1e-5)
     )
 
 
@@ -448,8 +448,10 @@ def gated(rows: int, columns: int, dtype: str = "float32") -> Graph:
     return build.graph()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_copies_before_products_change_no_bit(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_rows(dtype):
+        pytest.skip(f"no kernels for {dtype}")
     graph = gated(40, 24, dtype)
     inputs = inputs_of(graph)
     plain = fg.compile(graph, fusion="fine").run(inputs)["y"]
@@ -458,11 +460,11 @@ def test_copies_before_products_change_no_bit(dtype: str, monkeypatch: pytest.Mo
     norms = [one for body in bodies(made.graph) for one in body if one == "layer_norm"]
     kernels_run = kernels.active_isa() is not None and dtype != "float64"
     assert len(norms) == (2 if kernels_run else 0)
-    if dtype != "bfloat16":
+    if dtype not in registry.HALVES:
         np.testing.assert_array_equal(made.run(inputs)["y"], plain)
     want = reference.run(graph, inputs, precise=True)["y"]
     wrong = np.abs(made.run(inputs)["y"].astype("f8") - want).max()
-    assert wrong < (0.03 if dtype == "bfloat16" else 1e-6) * np.abs(want).max()
+    assert wrong < {"bfloat16": 0.03, "float16": 4e-3}.get(dtype, 1e-6) * np.abs(want).max()
 
 
 @pytest.mark.usefixtures("wide")
@@ -507,9 +509,11 @@ def test_attention_becomes_a_chain() -> None:
 
 
 @pytest.mark.parametrize("shape", [(9, 9), (1, 1, 9, 9), (2, 1, 9, 9), (2, 3, 9, 9), (9,), (2, 3, 1, 9), (1, 9, 1)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_masks_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
     """A row for all, rows of their own, one for each batch or head; those that kernels do not take as well."""
+    if not has_rows(dtype):
+        pytest.skip(f"no kernels for {dtype}")
     build = Builder()
     kind = dtype_of(dtype)
     q, k, v = (build.input(name, (2, 3, 9, 8), kind) for name in "qkv")
@@ -527,10 +531,13 @@ def test_masks_of_any_shape(shape: tuple[int, ...], dtype: str) -> None:
     assert chained == ([["matmul", "masked_softmax", "matmul"]] if shape[-1] == 9 else [])
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("shape", [(2, 1, 24), (1, 40, 24), (2, 40, 24)])
-def test_residuals_in_bfloat16(shape: tuple[int, ...]) -> None:
+def test_residuals_in_halves(shape: tuple[int, ...], dtype: str) -> None:
     """In a chain, one row of them for all rows of an item is converted once."""
-    build, kind = Builder(), dtype_of("bfloat16")
+    if not has_rows(dtype):
+        pytest.skip(f"no kernels for {dtype}")
+    build, kind = Builder(), dtype_of(dtype)
     x, beside = build.input("x", (2, 40, 16), kind), build.input("r", shape, kind)
     first, second = (build.constant(normal(size, "f4", 1).astype(kind)) for size in ((16, 24), (24, 8)))
     build.output((x @ first + beside) @ second, "y")
@@ -592,9 +599,11 @@ def test_chains_end_where_others_read() -> None:
     assert "linear" in operations(after)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_a_block_of_an_encoder(dtype: str) -> None:
     """Norm, residual, gelu, and leading axes that are rows."""
+    if not has_rows(dtype):
+        pytest.skip(f"no kernels for {dtype}")
     build = Builder()
     x = build.input("x", (3, 20, 32), dtype_of(dtype))
     y = build.layer_norm(x, numbers((32,), dtype, 1), numbers((32,), dtype, 2))
@@ -608,17 +617,20 @@ def test_a_block_of_an_encoder(dtype: str) -> None:
     ]
     inputs = inputs_of(graph)
     want = reference.run(graph, inputs, precise=True)["y"]
-    bound = {"float32": 1e-5, "float64": 1e-13, "bfloat16": 6e-2}[dtype]
+    bound = {"float32": 1e-5, "float64": 1e-13, "bfloat16": 6e-2, "float16": 1e-2}[dtype]
     for fusion in passes.FUSIONS:
         got = fg.compile(graph, fusion=fusion).run(inputs)["y"].astype("f8")
         assert np.abs(got - want).max() <= bound * np.abs(want).max()
 
 
-def test_casts_belong_to_the_chain_of_their_product() -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_casts_belong_to_the_chain_of_their_product(dtype: str) -> None:
+    if not has_rows(dtype):
+        pytest.skip(f"no kernels for {dtype}")
     build = Builder()
     x = build.input("x", (20, 16), "float32")
-    half = dtype_of("bfloat16")
-    y = build.relu(build.cast(x, dtype="bfloat16") @ numbers((16, 24), half, 1))
+    half = dtype_of(dtype)
+    y = build.relu(build.cast(x, dtype=dtype) @ numbers((16, 24), half, 1))
     y = y @ numbers((24, 8), half, 2)
     build.output(build.cast(y, dtype="float32"), "y")
     few = build.input("b", (20, 16), "int8")

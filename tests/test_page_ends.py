@@ -128,9 +128,9 @@ def test_no_byte_beside_operands(
 @pytest.mark.parametrize("at_end", [False, True])
 def test_operations_on_rows(tier: str, at_end: bool, areas: Any, on_tier: Callable[[str], registry.Isa]) -> None:
     """Softmax and the others, of rows side by side and of those that are left, with what stands beside them."""
-    on_tier(tier)
+    isa = on_tier(tier)
     for op, (rows, columns) in itertools.product(row_operations.ROW_OPS, [(1, 1), (4, 15), (7, 16), (9, 33), (6, 130)]):
-        for kinds in op.types:
+        for kinds in row_operations.types_of(op, isa):
             x, out = (
                 area.array(rows, columns, row_operations.ROW_TYPES[kind], "n", at_end)
                 for area, kind in zip(areas, kinds, strict=False)

@@ -269,7 +269,7 @@ def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", w
     order, but for attention of long texts (more than 1024 keys beside an L2 of 1 MiB), whose keys are met in parts
     (`graph.attention`), each a sum of its own; what is compiled inside `fastgemm.deterministic` keeps all keys
     together.  ``"none"`` gives them too where a sum is not cut (short sums; packed weights may be cut elsewhere than
-    others) and no factor was moved: `graph.passes.scales` says which are.  bfloat16 is rounded less often the more is
+    others) and no factor was moved: `graph.passes.scales` says which are.  Halves are rounded less often the more is
     fused.
 
     Weights are kept twice, as they were given and as kernels read them.

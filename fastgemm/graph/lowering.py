@@ -90,8 +90,8 @@ class Lowering:
     def _node(self, node: Node, x: Ref, after: Node | None) -> Ref:
         value = self.values[node.output]
         columns, kind = value.shape[-1], value.dtype.name
-        # Between members bfloat16 stays float32, unless a product reads it.
-        wanted = "float32" if kind == "bfloat16" and after is not None and after.kind != ops.PRODUCT else kind
+        # Between members halves stay float32, unless a product reads them.
+        wanted = "float32" if kind in registry.HALVES and after is not None and after.kind != ops.PRODUCT else kind
         if node.op == "qlinear":
             return self._bytes(node, x, columns, after is None)
         if node.op == "quantize":
@@ -239,7 +239,7 @@ class Lowering:
         return float(scale.reshape(())), 0 if not zero or zero[0] is None else int(zero[0].reshape(()))
 
     def _map(self, x: Ref, columns: int, activation: tuple[Any, ...] | None, last: bool) -> Ref:
-        x = self._as(x, columns, "float32" if x.dtype == "bfloat16" else x.dtype)
+        x = self._as(x, columns, "float32" if x.dtype in registry.HALVES else x.dtype)
         if last and self.values[self.result].dtype.name == x.dtype:
             out = self.at.outside(self.result)
         else:

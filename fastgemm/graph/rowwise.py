@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .. import registry, row_operations
+from .. import kernels, registry, row_operations
 from ..chain import SLOTS
 from . import ops
 from .ir import Node, Value
@@ -19,42 +19,45 @@ from .ir import Node, Value
 _FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
 ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
 _MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
-ROW_TYPES = tuple(row_operations.ROW_TYPES.values())
+
+
+def row_types() -> set[str]:
+    """Return the types, by NumPy's names, that operations on rows read and write here."""
+    tier = kernels.active_isa()
+    return set(row_operations.ROW_TYPES.values() if tier is None else row_operations.row_types(tier).values())
 
 
 def lowers(node: Node, values: Mapping[str, Value]) -> bool:
     """Whether a node can be a member of a chain: asked of types and shapes, not of strides."""
     out, reads = values[node.output], [values[name] for name in node.inputs]
     kind = out.dtype.name
-    half = kind in registry.HALVES
+    half, known = kind in registry.HALVES, row_types()
     if len(out.shape) < 2 or out.size == 0 or any(value.size == 0 for value in reads):
         return False
     if node.op == "qlinear":
         return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
     if node.op == "quantize":
         one = all(value.is_constant and value.size == 1 for value in reads[1:])
-        return reads[0].dtype.name in ROW_TYPES and one and _is_scale(reads[1])
+        return reads[0].dtype.name in known and one and _is_scale(reads[1])
     if node.op in ("cast", "dequantize"):
         kinds = {reads[0].dtype.name, kind}
         one = all(value.is_constant and value.size == 1 for value in reads[1:])
         if node.op == "dequantize":
-            return kinds <= set(ROW_TYPES) and one and _is_scale(reads[1])
-        return kinds <= {"float32", "bfloat16"}
+            return kinds <= known and one and _is_scale(reads[1])
+        return kinds <= known & {"float32", *registry.HALVES}
     if reads[0].dtype != out.dtype:
         return False
-    if kind not in _FINISHED and not half:
+    if kind not in _FINISHED and not (half and kind in known):
         return False
     if node.op in ("matmul", "linear"):
-        if half and "residual" in node.attributes.get("terms", ()) and kind not in ROW_TYPES:
-            return False
         whole = all(value.shape[-1:] == out.shape[-1:] for value in reads[2:])
         return whole and reads[0].shape[:-1] == out.shape[:-1] and len(reads[1].shape) <= len(out.shape)
     if node.op in ROWS:
-        known = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
+        late = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
         last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
         whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
-        return kind in ROW_TYPES and last and whole and not known
-    return node.op in _MAPS and (not half or kind in ROW_TYPES)
+        return kind in known and last and whole and not late
+    return node.op in _MAPS
 
 
 def _is_scale(value: Value) -> bool:

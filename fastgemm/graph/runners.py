@@ -51,7 +51,8 @@ def _plain(run: _Run, node: Node, how: str = "") -> Runner:
 
 
 def _product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
-    _matmul(x[0], x[1], out=out)
+    # (Without the type NumPy, where it computes halves, rounds sums to halves before they become float32.)
+    _matmul(x[0], x[1], out=out, dtype=None if out.dtype == x[0].dtype else out.dtype)
 
 
 def _whole_product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
@@ -61,7 +62,7 @@ def _whole_product(x: Sequence[Array], out: Array, attributes: Attributes) -> No
 
 def _stack_of_layers(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     # No single weight: the product first, then what follows it.
-    _matmul(x[0], x[1], out=out)
+    _product(x, out, attributes)
     for term in x[2:]:
         np.add(out, term, out=out)
     _finish(out, attributes["activation"], attributes["p"], attributes["q"])

@@ -7,7 +7,7 @@ that a byte holds.
 
 from fastgemm.kernels.rounding cimport larger_of_positive  # its C comes first
 from fastgemm.kernels.simd cimport vf32
-from fastgemm.kernels.stored cimport long_s8, narrow_bf16, widen_bf16  # and its C
+from fastgemm.kernels.stored cimport long_s8, narrow_bf16, narrow_f16, widen_bf16, widen_f16  # and its C
 
 cdef extern from *:
     """
@@ -55,6 +55,12 @@ cdef extern from *:
     static inline vf32 from_bf16(const void *p, float scale, float zero) {
         return widen_bf16((const stored_bf16 *)p);
     }
+    #ifdef __F16C__
+    static inline vf32 from_f16(const void *p, float scale, float zero) {
+        return widen_f16((const stored_f16 *)p);
+    }
+    static inline void to_f16(void *p, vf32 v) { narrow_f16((stored_f16 *)p, v, FG_ROW); }
+    #endif
     static inline vf32 from_s8(const void *p, float scale, float zero) {
         return (__builtin_convertvector((row_i32)long_s8((const signed char *)p), vf32) - zero) * scale;
     }
@@ -117,6 +123,10 @@ cdef extern from *:
     FASTGEMM_READ_OF(u8, 1)
     FASTGEMM_WRITE_OF(f32, 4)
     FASTGEMM_WRITE_OF(bf16, 2)
+    #ifdef __F16C__
+    FASTGEMM_READ_OF(f16, 2)
+    FASTGEMM_WRITE_OF(f16, 2)
+    #endif
     #endif
     """
     vf32 first_f32(vf32, int n, vf32 other) nogil       # the first n lanes, the other's behind them
@@ -125,10 +135,12 @@ cdef extern from *:
     void sums_of_f32(float*, ...) nogil
     vf32 read_f32(const char*, int n, float scale, float zero) nogil
     vf32 read_bf16(const char*, int n, float scale, float zero) nogil
+    vf32 read_f16(const char*, int n, float scale, float zero) nogil
     vf32 read_s8(const char*, int n, float scale, float zero) nogil
     vf32 read_u8(const char*, int n, float scale, float zero) nogil
     void write_f32(char*, vf32, int n) nogil
     void write_bf16(char*, vf32, int n) nogil
+    void write_f16(char*, vf32, int n) nogil
     vf32 near_s8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_u8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_share_s8(char*, vf32, int n, float by, float zero, vf32 before) nogil
