@@ -13,6 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 DTYPES = ("float32", "bfloat16", "int8")
+# And what is timed where it is named: few CPUs multiply it by itself.
+MORE_DTYPES = ("float16",)
 BATCHES = (32, 64, 128, 256, 512)
 # Attention's own batches are 32, 64 and 128, for 32 cores; one of them takes 34 GFLOP and 537 MB of scores (MHA_4).
 MHA_BATCHES = (8, 32)

@@ -6,9 +6,9 @@ BLAS: no second thread pool starts in a timed process.
 
 The bounds
 ----------
-float32, bfloat16
+float32, bfloat16, float16
     A first-order error analysis of the very network: each sum of k products is within ``(8 + sqrt(k)) * 2**-23`` of the
-    sum of their absolute values (`cases.check` has the same), each rounding to bfloat16 within ``2**-8``, and errors
+    sum of their absolute values (`cases.check` has the same), each rounding to a half within `HALVES`, and errors
     pass on through the absolute values of the weights; through a softmax as ``exp(2 * error)``.
 int8 perceptrons
     No level differs by more than 2, and at most 3 % of the levels differ at all (a rounding that falls the other way).
@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 from workload_cases import Workload
 
 Array = NDArray[Any]
-EPS, HALF = 2.0**-23, 2.0**-8
+EPS = 2.0**-23
+# What a half is rounded to.
+HALVES = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 ROWS = 8
 MASKED = -1e4
 MOST_LEVELS, MOST_DIFFERENT = 2, 0.03
@@ -84,7 +86,7 @@ def operands(work: Workload, seed: int = 0) -> Mlp | Mha:
 
 
 def _stored(work: Workload, x: Array) -> Array:
-    return to_bits(x) if work.dtype == "bfloat16" else np.asarray(x, np.float32)
+    return to_bits(x) if work.dtype == "bfloat16" else np.asarray(x, "f2" if work.dtype == "float16" else "f4")
 
 
 def _mlp(work: Workload, rng: np.random.Generator) -> Mlp:
@@ -187,8 +189,8 @@ def _check_mlp(work: Workload, data: Mlp, result: Array) -> str | None:
         z = np.einsum("ij,jk->ik", h, weight)
         mass = np.einsum("ij,jk->ik", np.abs(h), size) + np.abs(bias)
         error = np.einsum("ij,jk->ik", error, size) + _sum_error(len(weight)) * mass
-        if work.dtype == "bfloat16":
-            error += HALF * (np.abs(z) + np.abs(z + bias))
+        if work.dtype in HALVES:
+            error += HALVES[work.dtype] * (np.abs(z) + np.abs(z + bias))
         h = np.maximum(z + bias, 0)
     return _outside(_real(work, result[rows]), h, error)
 
@@ -225,10 +227,10 @@ def _check_mha(work: Workload, data: Mha, result: Array) -> str | None:
             largest = np.abs(np.where(live, scores, 0)).max(axis=1, keepdims=True)
             q, k = np.abs(_real(work, data.q[at])[:ROWS]), np.abs(_real(work, data.k[at]))
             mass = np.einsum("ij,kj->ik", q, k).max(axis=1, keepdims=True) / work.head**0.5
-            error = _sum_error(work.head) * mass + 3 * (HALF if work.dtype == "bfloat16" else EPS) * largest
-            share = np.expm1(2 * error) + _sum_error(work.sizes[0]) + (HALF if work.dtype == "bfloat16" else 16 * EPS)
+            error = _sum_error(work.head) * mass + 3 * HALVES.get(work.dtype, EPS) * largest
+            share = np.expm1(2 * error) + _sum_error(work.sizes[0]) + HALVES.get(work.dtype, 16 * EPS)
             bound = share * np.einsum("ij,jk->ik", p, np.abs(v))
-            bound += (HALF if work.dtype == "bfloat16" else EPS) * np.abs(want)
+            bound += HALVES.get(work.dtype, EPS) * np.abs(want)
             wrong = _outside(_real(work, got), want, bound)
         if wrong:
             return wrong

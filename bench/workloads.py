@@ -54,13 +54,14 @@ def parser() -> argparse.ArgumentParser:
     about, _, rest = (__doc__ or "").partition("\n\n")
     made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = [name for name in workload_peers.libraries() if not name.startswith(SUBJECT)]
+    dtypes = (*workload_cases.DTYPES, *workload_cases.MORE_DTYPES)
     what = made.add_argument_group("what to time")
     what.add_argument(
         "--networks", nargs="+", choices=workload_cases.ALL, default=list(workload_cases.NETWORKS), metavar="NAME",
-        help=f"of {', '.join(workload_cases.ALL)} (default: all but {' and '.join(workload_cases.LONG)})",
+        help=f"of {', '.join(workload_cases.ALL)} (default: all but {', '.join(workload_cases.LONG)})",
     )  # fmt: skip
-    what.add_argument("--dtype", nargs="+", choices=workload_cases.DTYPES, default=["float32"], metavar="DTYPE",
-                      help=f"of {', '.join(workload_cases.DTYPES)} (default float32)")  # fmt: skip
+    what.add_argument("--dtype", nargs="+", choices=dtypes, default=["float32"], metavar="DTYPE",
+                      help=f"of {', '.join(dtypes)} (default float32)")  # fmt: skip
     what.add_argument("--batch", nargs="+", type=int, default=[], metavar="N",
                       help="batch sizes (default: 32 to 512 for perceptrons, 8 and 32 for attention)")  # fmt: skip
     what.add_argument("--threads", type=int, default=0, metavar="N", help="threads (default: one a core)")

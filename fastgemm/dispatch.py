@@ -118,7 +118,8 @@ def deterministic() -> Iterator[None]:
 
     Without it, the same call of the same plan gives the same bits on the same machine; but a plan depends on how many
     threads are allowed, and on what the tuner found.  Inside it the database is not asked, and k is cut in the
-    same places in every plan.  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
+    same places in every plan.  (Graphs are to be compiled inside it too: attention of long texts meets its keys
+    together then, not in parts.)  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
 
     Examples
     --------

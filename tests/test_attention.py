@@ -281,3 +281,12 @@ def test_halves_are_one_chain(dtype: str) -> None:
     got = compiled.run(inputs)["y"].astype("f8")
     mean = inputs["v"].astype("f8").mean(1, keepdims=True)
     assert np.abs(got - mean).max() < 2e-2
+
+
+def test_deterministic_attention_of_long_texts() -> None:
+    """Keys are met together, and bits do not follow from the threads."""
+    graph = attention_graph(1, 1500, 1, 16)
+    inputs = inputs_of(graph)
+    with fastgemm.deterministic():
+        found = [fg.compile(graph, threads=threads).run(inputs)["y"] for threads in (1, 2)]
+    np.testing.assert_array_equal(*found)
