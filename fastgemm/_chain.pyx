@@ -323,16 +323,19 @@ cdef class Chain:
         m.rows = TABLES[<int>level][index]
         self.take(&m.x, x, None, n, row_operations.ROW_TYPES[kinds[0]], False)
         self.take(&m.y, y, None, n, row_operations.ROW_TYPES[kinds[1]], True)
-        if op.name == "softmax" and kinds[1] != "f32" and x.slot != SCRATCH:
+        if op.name == "softmax" and kinds[1] != kinds[0] and x.slot != SCRATCH:
             raise ValueError("softmax leaves its exponentials in the input: scratch, where the output is narrower")
+        computed = "float64" if kinds[0] == "f64" else "float32"
         for i, vector in enumerate(vectors):
             if vector is not None:
                 made = &m.u if i == 0 else &m.v
                 # A mask may have rows of its own.
-                self.take(made, vector, None if vector.row else 1, n, "float32", False)
-                if vector.column != 4 or vector.row and (i or op.name != "softmax"):
+                self.take(made, vector, None if vector.row else 1, n, computed, False)
+                if vector.column != registry.bytes_of(computed) or vector.row and (i or op.name != "softmax"):
                     raise ValueError("the vectors of rows have adjacent numbers")
         if parts is not None:
+            if kinds[0] != "f32":
+                raise ValueError(f"{op.name} of {x.dtype} in parts")
             state, means, width, more = parts
             self.take_parts(m, op, state, means, width, more)
         for ref in (x, y):

@@ -11,7 +11,7 @@ from . import registry
 
 
 class RowOp(NamedTuple):
-    """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32.
+    """What is done to whole rows of a matrix in a chain of steps (kernels/rows.pyx.tp), computed in float32 or float64.
 
     ``types`` are the pairs of stored kinds that it reads and writes; bytes stand for ``scale * (number - zero)``.
     ``params`` names its numbers and their defaults, ``vectors`` its operands of a number a column; ``meaning`` is the
@@ -27,20 +27,22 @@ class RowOp(NamedTuple):
 
 
 # What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
-ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8", "f16": "float16"}
+ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8", "f16": "float16", "f64": "float64"}
+# Those that float32 is made of and becomes.
+CONVERTED = ("f32", "bf16", "s8", "u8", "f16")
 # What a tier must have to read and write one.
 NEEDS = {"f16": "f16c"}
 ROW_OPS = (
     RowOp(
-        "softmax", 0, tuple(("f32", y) for y in ROW_TYPES), (("scale", 1.0),), ("mask",),
+        "softmax", 0, (*(("f32", y) for y in CONVERTED), ("f64", "f64")), (("scale", 1.0),), ("mask",),
         "(lambda e: e / e.sum(-1, keepdims=True))(np.exp((t := x * scale + mask) - t.max(-1, keepdims=True)))",
     ),
     RowOp(
-        "layer_norm", 1, (("f32", "f32"), *((x, y) for y in ("bf16", "f16") for x in ("f32", y))),
+        "layer_norm", 1, (("f32", "f32"), *((x, y) for y in ("bf16", "f16") for x in ("f32", y)), ("f64", "f64")),
         (("epsilon", 1e-5),), ("gamma", "beta"),
         "(x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta",
     ),
-    RowOp("cast", 2, tuple((x, y) for x in ROW_TYPES for y in ROW_TYPES), (), (), "x"),
+    RowOp("cast", 2, tuple((x, y) for x in CONVERTED for y in CONVERTED), (), (), "x"),
 )
 
 

@@ -134,6 +134,9 @@ def test_what_parts_refuse() -> None:
         chain(softmax._replace(parts=Parts(state._replace(column=8), None, 16, True)))
     with pytest.raises(ValueError, match="columns"):
         chain(softmax._replace(parts=Parts(state, x, 0, True)))
+    double = softmax._replace(x=x._replace(dtype="float64", row=128, column=8))
+    with pytest.raises(ValueError, match="float64 in parts"):
+        chain(double._replace(out=double.x, parts=Parts(state, None, 16, True)))
     with pytest.raises(TypeError, match="float64"):
         chain(softmax._replace(parts=Parts(state._replace(dtype="float64", column=8), None, 16, True)))
     with pytest.raises(ValueError, match="alone"):

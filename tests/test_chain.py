@@ -49,7 +49,7 @@ def blocks(rows: int, block: int) -> tuple[int, ...]:
 def stored(x: np.ndarray, dtype: Any, scale: float, zero: int) -> np.ndarray:
     """Write float64 numbers as a row operation stores them."""
     if dtype_of(dtype).kind not in "iu" or dtype == "bfloat16":
-        return x.astype("f4").astype(dtype_of(dtype))
+        return x.astype("f8" if dtype == "float64" else "f4").astype(dtype_of(dtype))
     limits = np.iinfo(dtype)
     return np.clip(np.rint(x / scale) + zero, limits.min, limits.max).astype(dtype)
 
@@ -65,14 +65,15 @@ def test_rows(tier: registry.Isa, op: row_operations.RowOp, x_kind: str, y_kind:
         x = normal((rows, columns), "f4", 1) * 3
         x = (x * 10).astype(x_type) if x_kind in ("s8", "u8") else x.astype(dtype_of(x_type))
         out = np.zeros((rows, columns), dtype_of(y_type))
-        vectors = {"mask": normal((columns,), "f4", 2), "gamma": normal((columns,), "f4", 3), "beta": x[0] * 0}
-        vectors["beta"] = normal((columns,), "f4", 4)
+        computed = "float64" if x_kind == "f64" else F4
+        vectors = {name: normal((columns,), computed, at) for at, name in enumerate(("mask", "gamma", "beta"), 2)}
         arrays = [x, out, *(vectors[name] for name in op.vectors)]
-        names = {name: Ref(2 + at, F4, column=4) for at, name in enumerate(op.vectors)}
+        size = dtype_of(computed).itemsize
+        names = {name: Ref(2 + at, computed, column=size) for at, name in enumerate(op.vectors)}
         given = {"softmax": {"scale": 0.5}, "layer_norm": {"epsilon": 1e-3}}.get(op.name, {})
         source = ref(0, x, block, scale=x_scale, zero=x_zero)
         members: list[Any] = []
-        if op.name == "softmax" and y_kind != "f32":
+        if op.name == "softmax" and y_kind != x_kind:
             members.append(Rows("cast", columns, source, scratch(columns)))
             source = scratch(columns)
         for used in (names, {}):
@@ -92,14 +93,15 @@ def test_rows(tier: registry.Isa, op: row_operations.RowOp, x_kind: str, y_kind:
                 assert error.max() <= 1
                 assert (error > 0).mean() < 0.02 or error.sum() <= 1
             else:
-                eps = float(ml_dtypes.finfo(dtype_of(y_type)).eps)
-                assert np.all(error <= eps * np.abs(want) + 3e-6 * (1 + np.abs(want)))
+                eps, least = float(ml_dtypes.finfo(dtype_of(y_type)).eps), 2e-14 if y_kind == "f64" else 3e-6
+                assert np.all(error <= eps * np.abs(want) + least * (1 + np.abs(want)))
 
 
-def test_softmax_ends() -> None:
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_softmax_ends(tier: registry.Isa, dtype: str) -> None:
     """Infinities and NaN as NumPy's formula has them, a mask of rows, a sum of one."""
-    x = np.float32([[0, 1e30, -np.inf], [-np.inf, 5, 5], [np.nan, 0, 0], [88, 88, 88], [-200, 0, 1]])
-    mask = np.float32([[0, 0, 0], [0, -np.inf, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]])
+    x = np.array([[0, 1e30, -np.inf], [-np.inf, 5, 5], [np.nan, 0, 0], [88, 88, 88], [-200, 0, 1]], dtype)
+    mask = np.array([[0, 0, 0], [0, -np.inf, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]], dtype)
     out = np.empty_like(x)
     member = Rows("softmax", 3, ref(0, x), ref(1, out), {}, {"mask": ref(2, mask)})
     Chain([member], (1,), 5, 5).run([x, out, mask])
@@ -107,7 +109,21 @@ def test_softmax_ends() -> None:
     np.testing.assert_array_equal(out[1], [0, 0, 1])
     assert np.isnan(out[2]).all()
     np.testing.assert_allclose(out[3], [1 / 3] * 3, rtol=1e-6)
-    np.testing.assert_allclose(out[4], [0, 1 / (1 + np.e), np.e / (1 + np.e)], rtol=1e-6)
+    np.testing.assert_allclose(out[4], [0, 1 / (1 + np.e), np.e / (1 + np.e)], rtol=1e-6, atol=1e-80)
+
+
+def test_softmax_of_doubles(tier: registry.Isa) -> None:
+    """In place too, with any scale; equal numbers have equal shares however large, and nothing at all is NaN."""
+    for columns in (1, 3, 8, 50, 129):
+        x = normal((9, columns), "f8", 1) * 20
+        x[0], x[1], x[2], x[3] = 1e300, -3e9, -np.inf, 12345.678
+        for scale in (0.1, 96**-0.5, -0.25, 0.0):
+            found = x.copy()
+            member = Rows("softmax", columns, ref(0, found), ref(1, found), {"scale": scale})
+            Chain([member], (1,), 9, 9).run([found, found])
+            with np.errstate(invalid="ignore"):
+                want = np.exp(x * scale - (x * scale).max(1, keepdims=True))
+            np.testing.assert_allclose(found, want / want.sum(1, keepdims=True), rtol=1e-13, atol=1e-300)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -136,14 +136,15 @@ def test_operations_on_rows(tier: str, at_end: bool, areas: Any, on_tier: Callab
                 for area, kind in zip(areas, kinds, strict=False)
             )
             x[:] = 1
-            beside = areas[2].array(1, columns, "float32", "n", at_end)
+            computed = "float64" if kinds[0] == "f64" else "float32"
+            beside = areas[2].array(1, columns, computed, "n", at_end)
             beside[:] = 0.5
             source = Ref(0, x.dtype.name, 0, (0,), *x.strides)
             members: list[Any] = []
-            if op.name == "softmax" and kinds[1] != "f32":
+            if op.name == "softmax" and kinds[1] != kinds[0]:
                 members.append(Rows("cast", columns, source, Ref(SCRATCH, "float32", 0, (0,), 4 * columns, 4)))
                 source = members[0].out
-            vectors = {name: Ref(2, "float32", column=4) for name in op.vectors}
+            vectors = {name: Ref(2, computed, column=beside.itemsize) for name in op.vectors}
             target = Ref(1, out.dtype.name, 0, (0,), *out.strides)
             members.append(Rows(op.name, columns, source, target, {}, vectors))
             Chain(members, (1,), rows, rows, 4 * rows * columns).run([x, out, beside])

@@ -35,7 +35,7 @@ def attention(nodes: Sequence[Node], values: Mapping[str, Value]) -> Attention |
     """Return the first of the nodes that are attention which can be done by parts of the keys; each reads the last.
 
     Keys and values are cut where they lie: neither is a weight, which a chain keeps packed.  Bytes are rounded by the
-    sum of all shares, so floats alone can be.
+    sum of all shares, so floats alone can be; of those not float64, of which kernels know no parts.
     """
     for at in range(len(nodes) - 2):
         found = Attention(*nodes[at : at + 3])
@@ -43,6 +43,8 @@ def attention(nodes: Sequence[Node], values: Mapping[str, Value]) -> Attention |
             node.op in ("matmul", "linear") and not _is_weight(values[node.inputs[1]])
             for node in (found.scores, found.means)
         ):
+            continue
+        if values[found.shares.output].dtype.name == "float64":
             continue
         plain = found.means.attributes.get("activation", "none") == "none" and len(found.means.inputs) == 2
         if plain and all(a.output == b.inputs[0] for a, b in pairwise(found)):

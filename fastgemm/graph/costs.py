@@ -42,7 +42,7 @@ HANDED_ON = 0.17
 # Of computing and fetching, the part of the smaller one that does not hide behind the other (perceptrons in float32,
 # blocks of 8 rows instead of 16: 3 % for weights that are fetched twice as often, 29 % of computing).
 SHOWN = 0.25
-# A number, by kind of operation, of float32 in a cache: softmax 0.8, layer norm 0.3, gelu 0.9, relu and casts below
+# A number, by kind of operation, of four bytes in a cache: softmax 0.8, layer norm 0.3, gelu 0.9, relu and casts below
 # 0.2 (softmax and layer norm scaled from 1.1 and 0.5 by what four vectors side by side gained, not fitted anew).
 NUMBERS = {ops.ROW: 0.75, ops.ELEMENTWISE: 0.4, ops.QUANTISE: 0.3}
 
@@ -149,7 +149,8 @@ class Costs:
         if node.kind == ops.PRODUCT:
             return self._product(node, rows, 1, values)[1]
         out = (values or self.graph.values)[node.output]
-        return NUMBERS[node.kind] * (out.size if rows is None else rows * out.shape[-1])
+        wide = max(1, out.dtype.itemsize // 4)
+        return NUMBERS[node.kind] * wide * (out.size if rows is None else rows * out.shape[-1])
 
     def _product(
         self, node: Node, rows: int | None, threads: int, values: Mapping[str, Value] | None = None

@@ -115,6 +115,8 @@ class Lowering:
 
     def _cast(self, x: Ref, columns: int, out: Ref) -> Ref:
         self._adjacent(x, out)
+        if "float64" in (x.dtype, out.dtype):
+            raise Unfit(f"{x.dtype} that becomes {out.dtype}")
         self._members.append(Rows("cast", columns, x, out))
         return out
 
@@ -156,7 +158,7 @@ class Lowering:
         kind, width = keys.dtype.name, given.shape[-1]
         a, k, v = self._as(x, keys.shape[-2], kind), self.at.matrix(keys.name), self.at.matrix(given.name)
         finish = self._finish_of(cut.scores, keys.shape[-1], "float32")
-        params, vectors = self._of_softmax(cut.shares, keys.shape[-1])
+        params, vectors = self._of_softmax(cut.shares, keys.shape[-1], "float32")
         self._adjacent(*vectors.values())
         pieces = parts(keys.shape[-1], self.keys)
         scores = self.at.scratch.rows(pieces[0][1], "float32")
@@ -260,9 +262,10 @@ class Lowering:
         )
 
     def _rows(self, node: Node, x: Ref, columns: int, last: bool, wanted: str, rounded: Node | None = None) -> Ref:
-        x = self._as(x, columns, "float32")
+        kind = "float64" if wanted == "float64" else "float32"
+        x = self._as(x, columns, kind)
         # In place where the type stays; softmax needs an input of its own where it does not.
-        here = not last and wanted == "float32" and x.slot < SCRATCH
+        here = not last and wanted == kind and x.slot < SCRATCH
         if rounded is not None:
             scale, zero = self._scale(rounded)
             made = self.at.target(last, columns, self.values[rounded.output].dtype.name)
@@ -274,19 +277,19 @@ class Lowering:
         if node.op == "layer_norm":
             params = {"epsilon": node.attributes.get("epsilon", 1e-5)}
             given = zip(row_operations.row_op("layer_norm").vectors, node.inputs[1:], strict=False)
-            vectors = {name: self.at.vector(read, "float32") for name, read in given}
+            vectors = {name: self.at.vector(read, kind) for name, read in given}
         elif ROWS[node.op] == "softmax":
-            params, vectors = self._of_softmax(node, columns)
+            params, vectors = self._of_softmax(node, columns, kind)
         self._adjacent(x, out, *vectors.values())
         self._members.append(Rows(ROWS[node.op], columns, x, out, params, vectors))
         return made
 
-    def _of_softmax(self, node: Node, columns: int) -> tuple[dict[str, float], dict[str, Ref]]:
+    def _of_softmax(self, node: Node, columns: int, kind: str) -> tuple[dict[str, float], dict[str, Ref]]:
         """Return a softmax' numbers and vectors."""
         if node.op != "masked_softmax":
             return {}, {}
         given = zip(row_operations.row_op("softmax").vectors, node.inputs[1:], strict=False)
-        vectors = {name: self._as(self.at.outside(read), columns, "float32", kept=True) for name, read in given}
+        vectors = {name: self._as(self.at.outside(read), columns, kind, kept=True) for name, read in given}
         return {"scale": node.attributes.get("scale", 1.0)}, vectors
 
 

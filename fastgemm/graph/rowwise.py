@@ -21,10 +21,11 @@ ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_
 _MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
 
 
-def row_types() -> set[str]:
-    """Return the types, by NumPy's names, that operations on rows read and write here."""
-    tier = kernels.active_isa()
-    return set(row_operations.ROW_TYPES.values() if tier is None else row_operations.row_types(tier).values())
+def row_types(name: str = "cast") -> set[str]:
+    """Return the types, by NumPy's names, that an operation on rows reads and writes here."""
+    tier, op = kernels.active_isa(), row_operations.row_op(name)
+    pairs = op.types if tier is None else row_operations.types_of(op, tier)
+    return {row_operations.ROW_TYPES[kind] for pair in pairs for kind in pair}
 
 
 def lowers(node: Node, values: Mapping[str, Value]) -> bool:
@@ -56,7 +57,7 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
         late = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
         last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
         whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
-        return kind in known and last and whole and not late
+        return kind in row_types(ROWS[node.op]) and last and whole and not late
     return node.op in _MAPS
 
 

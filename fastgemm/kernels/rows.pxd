@@ -6,7 +6,7 @@ that a byte holds.
 """
 
 from fastgemm.kernels.rounding cimport larger_of_positive  # its C comes first
-from fastgemm.kernels.simd cimport vf32
+from fastgemm.kernels.simd cimport vf32, vf64
 from fastgemm.kernels.stored cimport long_s8, narrow_bf16, narrow_f16, widen_bf16, widen_f16  # and its C
 
 cdef extern from *:
@@ -50,6 +50,30 @@ cdef extern from *:
     static inline void largest_of_f32(float *to, vf32 a, vf32 b) { to[0] = largest_f32(a), to[1] = largest_f32(b); }
     static inline void sums_of_f32(float *to, vf32 a, vf32 b) { to[0] = sum_f32(a), to[1] = sum_f32(b); }
     #endif
+
+    /* The same of float64. */
+    typedef long long row_i64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
+    static inline vf64 first_f64(vf64 v, int n, vf64 other) {
+        row_i64 lane;
+        for (int i = 0; i < FG_ROW / 2; i++) lane[i] = i;
+        const row_i64 live = lane < n;
+        return (vf64)(((row_i64)v & live) | ((row_i64)other & ~live));
+    }
+    static inline double largest_f64(vf64 v) {
+        double most = v[0];
+        for (int i = 1; i < FG_ROW / 2; i++) most = most < v[i] ? v[i] : most;
+        return most;
+    }
+    static inline vf64 read_f64(const double *p, int n) {
+        double some[FG_ROW / 2] = {0};
+        if (n == FG_ROW / 2) return *(const vf64 *)p;
+        memcpy(some, p, n * 8);
+        return *(const vf64 *)some;
+    }
+    static inline void write_f64(double *p, vf64 v, int n) {
+        if (n == FG_ROW / 2) *(vf64 *)p = v;
+        else memcpy(p, &v, n * 8);
+    }
 
     static inline vf32 from_f32(const void *p, float scale, float zero) { return *(const vf32 *)p; }
     static inline vf32 from_bf16(const void *p, float scale, float zero) {
@@ -133,6 +157,10 @@ cdef extern from *:
     float largest_f32(vf32) nogil
     void largest_of_f32(float*, ...) nogil              # of four vectors, or two where they are not of 64 bytes
     void sums_of_f32(float*, ...) nogil
+    vf64 first_f64(vf64, int n, vf64 other) nogil
+    double largest_f64(vf64) nogil
+    vf64 read_f64(const double*, int n) nogil
+    void write_f64(double*, vf64, int n) nogil
     vf32 read_f32(const char*, int n, float scale, float zero) nogil
     vf32 read_bf16(const char*, int n, float scale, float zero) nogil
     vf32 read_f16(const char*, int n, float scale, float zero) nogil
