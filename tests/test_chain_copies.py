@@ -12,7 +12,7 @@ from oracle import dtype_of, integers
 from fastgemm import dispatch, kernels, registry
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref
 from fastgemm.heuristic import rules
-from fastgemm.problem import Problem
+from fastgemm.problem import Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 TYPES = {"float32": "float32", "float64": "float64", "int8": "int32", "bfloat16": "float32"}
@@ -141,3 +141,25 @@ def test_few_rows_an_item(tier: registry.Isa, dtype: str) -> None:
         product = Product(n, k, stack_of(0, a, rows), stack_of(1, b), stack_of(2, out, rows))
         Chain([product], (heads, 1), rows, rows).run([a, b, out])
         np.testing.assert_array_equal(out.astype("f8"), exact(a, b).astype(out.dtype).astype("f8"))
+
+
+def test_more_copies_than_a_line_has_pointers(tier: registry.Isa) -> None:
+    """Attention by parts multiplies by many matrices: twelve parts of one, and each has its own copy."""
+    rows, k, n, parts = 100, 48, 80, 12
+    a, b = integers((rows, k), "float32", 1), integers((parts, k, n), "float32", 2)
+    out = np.empty((parts, rows, n), "float32")
+    mr, nr = registry.tiles(registry.dtype("f32"), tier)[0]
+    x = Ref(0, "float32", 0, (24 * a.strides[0],), *a.strides)
+    members = [
+        Product(n, k, x, Ref(1, "float32", at * b.strides[0], (0,), *b.strides[1:]),
+                Ref(2, "float32", at * out.strides[0], (24 * out.strides[1],), *out.strides[1:]))
+        for at in range(parts)
+    ]  # fmt: skip
+    with dispatch.forced(Config("gemm", tier.name, mr, nr, mc=4 * mr, kc=64, nc=2 * nr, pack="b")):
+        chain = Chain(members, (5,), rows, 24)
+    assert chain.kept == parts
+    for threads in (1, 2, 1):
+        out[...] = 0
+        chain.run([a, b, out], threads)
+        np.testing.assert_array_equal(out, exact(a, b))
+        b[...] = np.roll(b, 1, axis=0)
