@@ -301,7 +301,7 @@ cdef class Chain:
     cdef int take_parts(self, member_t* m, op, state, made, Py_ssize_t width, bint more) except -1:
         if op.name != "softmax" or width < 1:
             raise ValueError(f"{op.name} in parts, with means of {width} columns")
-        m.in_parts, m.k, m.more = True, width, more
+        m.k, m.more = width, more
         self.take(&m.v, state, None, 2, "float32", True)
         if made is not None:
             self.take(&m.beside, made, None, width, "float32", True)

@@ -27,8 +27,7 @@ cdef struct member_t:
     int kind
     ref_t x, y, u, v        # operands and output: A, C, B and bias; input, output and the vectors of rows
     ref_t beside            # residual
-    # A softmax in parts: `v` is its state, `beside` what the parts before gave, of `k` columns.
-    bint in_parts
+    # A softmax in parts: `v` is its state, `beside` what the parts before gave, of `k` columns (of other rows 0).
     bint more               # parts follow; a product is added to what C holds
     Py_ssize_t n, k
     plan_t plans[2]         # of a product: for whole items and for the last one
@@ -138,7 +137,7 @@ cdef inline void run_rows(const member_t* m, const work_t* work, const Py_ssize_
         terms = m.terms
         terms.u = <const float*>u
         terms.v, terms.rs_u = <const float*>at(&m.v, work, index, space), m.u.row
-        if m.in_parts:
+        if m.k:
             terms.state, terms.rs_state = <char*>terms.v, m.v.row
             terms.made, terms.rs_made = at(&m.beside, work, index, space), m.beside.row
             terms.width, terms.more = m.k, m.more

@@ -29,9 +29,7 @@ class RowOp(NamedTuple):
 # What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
 ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8", "f16": "float16", "f64": "float64"}
 # Those that float32 is made of and becomes.
-CONVERTED = ("f32", "bf16", "s8", "u8", "f16")
-# What a tier must have to read and write one.
-NEEDS = {"f16": "f16c"}
+CONVERTED = tuple(kind for kind in ROW_TYPES if kind != "f64")
 ROW_OPS = (
     RowOp(
         "softmax", 0, (*(("f32", y) for y in CONVERTED), ("f64", "f64")), (("scale", 1.0),), ("mask",),
@@ -51,15 +49,10 @@ def row_op(name: str) -> RowOp:
     return registry.named(ROW_OPS, name, "operation on rows", "operations")
 
 
-def row_types(tier: registry.Isa) -> dict[str, str]:
-    """Return the kinds that a tier reads and writes, and NumPy's names."""
-    return {kind: name for kind, name in ROW_TYPES.items() if NEEDS.get(kind) in (None, *tier.features)}
-
-
 def types_of(op: RowOp, tier: registry.Isa) -> list[tuple[str, str]]:
-    """Return the pairs of kinds that an operation reads and writes on a tier."""
-    known = row_types(tier)
-    return [pair for pair in op.types if known.keys() >= set(pair)]
+    """Return the pairs of kinds that an operation reads and writes on a tier: those that it multiplies."""
+    missing = {row.name for row in registry.DTYPES if not registry.supported(row, tier)}
+    return [pair for pair in op.types if missing.isdisjoint(pair)]
 
 
 def row_index(op: RowOp, x: str, y: str) -> int:

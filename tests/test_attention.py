@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from oracle import dtype_of, normal
 
 import fastgemm
+from fastgemm import cpu, kernels, registry
 from fastgemm import graph as fg
-from fastgemm import kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Parts, Product, Ref, Rows
-from fastgemm.graph import memory, passes, reference
+from fastgemm.graph import memory, passes, reference, rowwise
 from fastgemm.graph.attention import LANES, attention, parts
 from fastgemm.graph.ir import Graph, Node
-from fastgemm.graph.passes.chains import Best, chained, choice_of
+from fastgemm.graph.passes.chains import KEYS_L2, Best, chained, choice_of
 
 TIERS = [tier.name for tier in kernels.runnable()]
 LOW = float(np.finfo("f4").min) / 2
@@ -76,7 +76,7 @@ def by_parts(
 @pytest.mark.parametrize("masked", [False, True])
 def test_softmax_in_parts(tier: registry.Isa, masked: bool, dtype: str) -> None:
     """Of every length, as if all columns came at once; the largest number in the first part or a later one."""
-    if dtype not in row_operations.row_types(tier).values():
+    if dtype not in rowwise.row_types():
         pytest.skip(f"{tier.name} does not convert {dtype}")
     kind = dtype_of(dtype)
     for rows, keys, width, cuts in (
@@ -190,7 +190,7 @@ def chosen(graph: Graph, block: int, l2: int) -> int:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("length", [256, 300, 333])
 def test_graphs_by_parts(tier: registry.Isa, length: int, dtype: str) -> None:
-    if dtype not in row_operations.row_types(tier).values():
+    if dtype not in rowwise.row_types():
         pytest.skip(f"{tier.name} does not convert {dtype}")
     graph = attention_graph(2, length, 3, 48, dtype)
     made = cut(graph)
@@ -272,7 +272,7 @@ def test_halves_are_one_chain(dtype: str) -> None:
     """And what lies between is float32: scores that a half cannot hold are no infinities."""
     tier = kernels.active_isa()
     assert tier is not None
-    if dtype not in row_operations.row_types(tier).values():
+    if dtype not in rowwise.row_types():
         pytest.skip(f"{tier.name} does not convert {dtype}")
     graph = attention_graph(2, 40, 2, 64, dtype)
     compiled = fg.compile(graph, threads=1)
@@ -287,9 +287,12 @@ def test_halves_are_one_chain(dtype: str) -> None:
 
 
 def test_deterministic_attention_of_long_texts() -> None:
-    """Keys are met together, and bits do not follow from the threads."""
-    graph = attention_graph(1, 1500, 1, 16)
+    """What would be cut here keeps its keys together, and bits do not follow from the threads."""
+    length = 2 * cpu.caches().l2 // KEYS_L2 + 300
+    graph = attention_graph(1, length, 1, 16)
     inputs = inputs_of(graph)
+    assert chosen(graph, length, cpu.caches().l2) > 0
     with fastgemm.deterministic():
-        found = [fg.compile(graph, threads=threads).run(inputs)["y"] for threads in (1, 2)]
-    np.testing.assert_array_equal(*found)
+        found = [fg.compile(graph, threads=threads) for threads in (1, 2)]
+        assert not any(node.attributes.get("keys") for one in found for node in one.graph.nodes)
+        np.testing.assert_array_equal(*(one.run(inputs)["y"] for one in found))

@@ -90,8 +90,7 @@ class Lowering:
     def _node(self, node: Node, x: Ref, after: Node | None) -> Ref:
         value = self.values[node.output]
         columns, kind = value.shape[-1], value.dtype.name
-        # Between members halves stay float32, unless a product reads them.
-        wanted = "float32" if kind in registry.HALVES and after is not None and after.kind != ops.PRODUCT else kind
+        wanted = _between(kind, after)
         if node.op == "qlinear":
             return self._bytes(node, x, columns, after is None)
         if node.op == "quantize":
@@ -178,8 +177,8 @@ class Lowering:
             self._members.append(Rows("softmax", some, scores, shares, params, masks, before))
             rows = v._replace(offset=v.offset + first * v.row)
             self._members.append(Product(width, some, shares, rows, made, more=first > 0))
-        kept = kind if after is None or after.kind == ops.PRODUCT else "float32"
-        return made if kept == "float32" else self._cast(made, width, self.at.target(after is None, width, kept))
+        wanted = _between(kind, after)
+        return made if wanted == "float32" else self._cast(made, width, self.at.target(after is None, width, wanted))
 
     def _weight(self, weight: Value, zero: int) -> Ref | PackedMatrix:
         """Return a right operand: packed where it is known."""
@@ -291,6 +290,11 @@ class Lowering:
         given = zip(row_operations.row_op("softmax").vectors, node.inputs[1:], strict=False)
         vectors = {name: self._as(self.at.outside(read), columns, kind, kept=True) for name, read in given}
         return {"scale": node.attributes.get("scale", 1.0)}, vectors
+
+
+def _between(kind: str, after: Node | None) -> str:
+    """Return in which type a member hands on numbers: halves stay float32, unless a product reads them."""
+    return "float32" if kind in registry.HALVES and after is not None and after.kind != ops.PRODUCT else kind
 
 
 def _finite(numbers: Array | None) -> Array | None:

@@ -209,12 +209,12 @@ class _Cache:
 
 def _groups(body: Graph, keys: int) -> tuple[list[list[Node]], dict[str, float]]:
     """Return a chain's members, those of attention by parts together, and what part of values is there at a time."""
+    groups = [[node] for node in body.nodes]
     cut = attention(body.nodes, body.values) if keys else None
     if cut is None:
-        return [[node] for node in body.nodes], {}
+        return groups, {}
     at = body.nodes.index(cut.scores)
     share = parts(cut.keys(body.values), keys)[0][1] / cut.keys(body.values)
-    groups = [[node] for node in body.nodes]
     return [*groups[:at], list(cut), *groups[at + 3 :]], {cut.scores.output: share, cut.shares.output: share}
 
 

@@ -51,8 +51,12 @@ def _plain(run: _Run, node: Node, how: str = "") -> Runner:
 
 
 def _product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
-    # (Without the type NumPy, where it computes halves, rounds sums to halves before they become float32.)
-    _matmul(x[0], x[1], out=out, dtype=None if out.dtype == x[0].dtype else out.dtype)
+    _matmul(x[0], x[1], out=out)
+
+
+def _sums(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
+    # Of halves, in float32: without the type NumPy, where it computes them, rounds on the way.
+    _matmul(x[0], x[1], out=out, dtype=out.dtype)
 
 
 def _whole_product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
@@ -62,7 +66,7 @@ def _whole_product(x: Sequence[Array], out: Array, attributes: Attributes) -> No
 
 def _stack_of_layers(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     # No single weight: the product first, then what follows it.
-    _product(x, out, attributes)
+    (_product if out.dtype == x[0].dtype else _sums)(x, out, attributes)
     for term in x[2:]:
         np.add(out, term, out=out)
     _finish(out, attributes["activation"], attributes["p"], attributes["q"])
@@ -188,5 +192,5 @@ def _of_product(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner
             copied = run.copied(graph, places)
             return Runner(run, packed, f"copies {', '.join(copied)} in every call" if copied else "")
     if node.op == "matmul":
-        return _plain(_product, node)
+        return _plain(_product if same else _sums, node)
     return _plain(_stack_of_layers, node) if out.dtype in FINISHED else _rows_of(node, graph, places)

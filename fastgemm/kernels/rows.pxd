@@ -17,12 +17,17 @@ cdef extern from *:
     enum { FG_ROW = FASTGEMM_VECTOR_BYTES / 4 };
     typedef int row_i32 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(4), may_alias));
 
-    static inline vf32 first_f32(vf32 v, int n, vf32 other) {
-        row_i32 lane;
-        for (int i = 0; i < FG_ROW; i++) lane[i] = i;
-        const row_i32 live = lane < n;
-        return (vf32)(((row_i32)v & live) | ((row_i32)other & ~live));
+    typedef long long row_i64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
+
+    #define FASTGEMM_FIRST_OF(V, INTEGERS, NAME) \\
+    static inline V NAME(V v, int n, V other) { \\
+        INTEGERS lane; \\
+        for (int i = 0; i < (int)(sizeof v / sizeof v[0]); i++) lane[i] = i; \\
+        const INTEGERS live = lane < n; \\
+        return (V)(((INTEGERS)v & live) | ((INTEGERS)other & ~live)); \\
     }
+    FASTGEMM_FIRST_OF(vf32, row_i32, first_f32)
+    FASTGEMM_FIRST_OF(vf64, row_i64, first_f64)
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
     static inline float largest_f32(vf32 v) { return _mm512_reduce_max_ps((__m512)v); }
     /* The largest numbers, or the sums (sum_f32's, to the bit), of four vectors. */
@@ -51,28 +56,10 @@ cdef extern from *:
     static inline void sums_of_f32(float *to, vf32 a, vf32 b) { to[0] = sum_f32(a), to[1] = sum_f32(b); }
     #endif
 
-    /* The same of float64. */
-    typedef long long row_i64 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(8), may_alias));
-    static inline vf64 first_f64(vf64 v, int n, vf64 other) {
-        row_i64 lane;
-        for (int i = 0; i < FG_ROW / 2; i++) lane[i] = i;
-        const row_i64 live = lane < n;
-        return (vf64)(((row_i64)v & live) | ((row_i64)other & ~live));
-    }
     static inline double largest_f64(vf64 v) {
         double most = v[0];
         for (int i = 1; i < FG_ROW / 2; i++) most = most < v[i] ? v[i] : most;
         return most;
-    }
-    static inline vf64 read_f64(const double *p, int n) {
-        double some[FG_ROW / 2] = {0};
-        if (n == FG_ROW / 2) return *(const vf64 *)p;
-        memcpy(some, p, n * 8);
-        return *(const vf64 *)some;
-    }
-    static inline void write_f64(double *p, vf64 v, int n) {
-        if (n == FG_ROW / 2) *(vf64 *)p = v;
-        else memcpy(p, &v, n * 8);
     }
 
     static inline vf32 from_f32(const void *p, float scale, float zero) { return *(const vf32 *)p; }
@@ -92,6 +79,8 @@ cdef extern from *:
         return (__builtin_convertvector((row_i32)long_s8((const signed char *)p) & 255, vf32) - zero) * scale;
     }
     static inline void to_f32(void *p, vf32 v) { *(vf32 *)p = v; }
+    static inline vf64 from_f64(const void *p, float scale, float zero) { return *(const vf64 *)p; }
+    static inline void to_f64(void *p, vf64 v) { *(vf64 *)p = v; }
     static inline void to_bf16(void *p, vf32 v) { narrow_bf16((stored_bf16 *)p, v, FG_ROW); }
     /* Bytes of x / scale.  A product with 1 / scale, or with share / scale where x is another number times that share,
        differs from the division by less than 256 * 5 * 2^-24 = 7.7e-5, so `near` takes the product and returns how far
@@ -127,29 +116,33 @@ cdef extern from *:
     FASTGEMM_BYTES_OF(s8, -128, 127)
     FASTGEMM_BYTES_OF(u8, 0, 255)
     static inline int sure(vf32 far) { return at_most_f32(far, 0.4999f); }
-    #define FASTGEMM_READ_OF(S, SIZE) \\
-    static inline vf32 read_##S(const char *p, int n, float scale, float zero) { \\
-        char some[FG_ROW * SIZE] = {0}; \\
-        if (n == FG_ROW) return from_##S(p, scale, zero); \\
+    #define FASTGEMM_READ_OF(S, V, SIZE) \\
+    static inline V read_##S(const char *p, int n, float scale, float zero) { \\
+        enum { LANES = sizeof(V) / sizeof(((V *)0)[0][0]) }; \\
+        char some[LANES * SIZE] = {0}; \\
+        if (n == LANES) return from_##S(p, scale, zero); \\
         memcpy(some, p, n * SIZE); \\
         return from_##S(some, scale, zero); \\
     }
-    #define FASTGEMM_WRITE_OF(S, SIZE) \\
-    static inline void write_##S(char *p, vf32 v, int n) { \\
-        char some[FG_ROW * SIZE]; \\
-        if (n == FG_ROW) { to_##S(p, v); return; } \\
+    #define FASTGEMM_WRITE_OF(S, V, SIZE) \\
+    static inline void write_##S(char *p, V v, int n) { \\
+        enum { LANES = sizeof(V) / sizeof(((V *)0)[0][0]) }; \\
+        char some[LANES * SIZE]; \\
+        if (n == LANES) { to_##S(p, v); return; } \\
         to_##S(some, v); \\
         memcpy(p, some, n * SIZE); \\
     }
-    FASTGEMM_READ_OF(f32, 4)
-    FASTGEMM_READ_OF(bf16, 2)
-    FASTGEMM_READ_OF(s8, 1)
-    FASTGEMM_READ_OF(u8, 1)
-    FASTGEMM_WRITE_OF(f32, 4)
-    FASTGEMM_WRITE_OF(bf16, 2)
+    FASTGEMM_READ_OF(f32, vf32, 4)
+    FASTGEMM_READ_OF(bf16, vf32, 2)
+    FASTGEMM_READ_OF(s8, vf32, 1)
+    FASTGEMM_READ_OF(u8, vf32, 1)
+    FASTGEMM_READ_OF(f64, vf64, 8)
+    FASTGEMM_WRITE_OF(f32, vf32, 4)
+    FASTGEMM_WRITE_OF(bf16, vf32, 2)
+    FASTGEMM_WRITE_OF(f64, vf64, 8)
     #ifdef __F16C__
-    FASTGEMM_READ_OF(f16, 2)
-    FASTGEMM_WRITE_OF(f16, 2)
+    FASTGEMM_READ_OF(f16, vf32, 2)
+    FASTGEMM_WRITE_OF(f16, vf32, 2)
     #endif
     #endif
     """
@@ -159,8 +152,8 @@ cdef extern from *:
     void sums_of_f32(float*, ...) nogil
     vf64 first_f64(vf64, int n, vf64 other) nogil
     double largest_f64(vf64) nogil
-    vf64 read_f64(const double*, int n) nogil
-    void write_f64(double*, vf64, int n) nogil
+    vf64 read_f64(const char*, int n, float scale, float zero) nogil
+    void write_f64(char*, vf64, int n) nogil
     vf32 read_f32(const char*, int n, float scale, float zero) nogil
     vf32 read_bf16(const char*, int n, float scale, float zero) nogil
     vf32 read_f16(const char*, int n, float scale, float zero) nogil

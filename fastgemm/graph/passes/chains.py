@@ -29,8 +29,9 @@ ROWS = (128, 64, 32, 16)
 SCRATCH = 4
 # Keys that attention meets at a time, by L2's bytes, where there are more than twice as many and all scores of a block
 # take more than that part of L2.  (Cascade Lake, L2 of 1 MiB, one thread, float32, over all keys by the blocks that are
-# best for those: 1024 x 64 0.98, 1536 x 64 and x 128 1.01, 2048 x 64 1.05, x 128 1.05, 4096 x 64 1.12, x 128 1.06, 8192
-# x 64 1.17.  Parts of 256 keys 0.98 of this, of 1024 0.95 to 1.0; by 64 rows 0.97 of 128, by 256 1.0, by 384 0.8.)
+# best for those: 1024 x 64 0.98, 1536 x 64 0.99, x 128 1.02, 2048 x 64 and x 128 1.05, 4096 x 64 1.11, 8192 x 64 1.16.
+# Parts of 256 keys 0.96 to 0.98 of this, of 1024 0.96 to 1.0; by 64 rows 0.98 to 1.0 of 128, by 256 0.96 to 1.02, by
+# 384 0.79.)
 KEYS_L2 = 2048
 SCORES_L2 = 2
 # A shorter chain has to promise so much more than the longest, and than none: estimates of what is nearly the same are
