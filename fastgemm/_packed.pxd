@@ -19,7 +19,8 @@ cdef class Panels:
     cdef readonly bint is_unsigned, slim
     cdef int level, family_code, code
     cdef const kernels_t* tables    # by the code of a row
-    cdef bint own, bytes
+    cdef int own                    # which of the families beyond the tier, or 0
+    cdef bint bytes
     cdef grid_t grid
     cdef char* data
 

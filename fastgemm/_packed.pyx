@@ -18,11 +18,11 @@ from fastgemm._outputs cimport empty
 from fastgemm._rows cimport NPY_HALF, row_for
 from fastgemm.driver._kernels cimport kernels_at
 from fastgemm.driver._plan cimport (
-    Plan, cache_get, cache_put, followed, generation, key_t, problem_of, ready_letter,
+    Plan, beyond, cache_get, cache_put, followed, generation, key_t, problem_of, ready_letter,
 )
 from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, pack_b_t, quant_t
-from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t
+from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t, steps_of
 from fastgemm.float_errors cimport clear_flags, report_flags
 from fastgemm.terms cimport fill_offset, fill_terms
 
@@ -56,18 +56,19 @@ cdef class Panels:
     """
 
     def __init__(self, isa, family, row, Py_ssize_t k, Py_ssize_t n, int nv, bint slim=False):
-        if not (0 < k <= MAX_DIM and 0 < n <= MAX_DIM) or nv not in [wide for _, wide in registry.registers(row, isa)]:
+        if not (0 < k <= MAX_DIM and 0 < n <= MAX_DIM) or nv not in [
+                wide for _, wide in registry.registers(row, isa, family.name)]:
             raise ValueError(f"no panels of {nv} vectors for a {k} x {n} matrix of {row.name}")
         self.isa, self.family, self.row = isa, family, row
         self.kind = dispatch.Panels(isa.name, family.name, nv * registry.lanes(row, isa))
-        self.level, self.own = isa.level, bool(family.tiers)
-        self.family_code = registry.FAMILIES.index(family)
+        self.level, self.family_code = isa.level, registry.FAMILIES.index(family)
+        self.own = beyond(self.family_code)
         cdef const kernels_t* t = kernels_at(self.level, self.family_code, row.code)
         self.code, self.tables = row.code, t - <int>row.code
         self.bytes = row.group > 1
         self.k, self.n, self.nv = k, n, nv
         self.length, self.group, self.appended = t.length, t.group, t.appended
-        self.steps = ceil_div(k, t.group) + t.appended
+        self.steps = steps_of(t, k) + t.appended
         if slim and not t.slim_bytes:
             raise ValueError(f"{family.name} on {isa.name} has no slim panels of {row.name}")
         self.slim, self.unit = slim, t.slim_bytes if slim else t.real_bytes

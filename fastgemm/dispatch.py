@@ -161,10 +161,8 @@ def by_rules(problem: Problem, panels: Panels | None = None) -> Config:
 
 def _packed_rules(problem: Problem, tier: registry.Isa, panels: Panels | None) -> Config:
     if panels is None:
-        nv = packed_b.vectors(problem.row, tier, problem.m, problem.n)
-    else:
-        nv = panels.nr // registry.lanes(problem.row, tier)
-    return packed_b.config(problem, tier, nv)
+        return packed_b.config(problem, tier, packed_b.vectors(problem.row, tier, problem.m, problem.n))
+    return packed_b.config(problem, tier, panels.nr // registry.lanes(problem.row, tier), panels.family)
 
 
 def panel_columns(problem: Problem) -> int | None:
@@ -178,7 +176,7 @@ def panel_columns(problem: Problem) -> int | None:
     tier = kernels.active_isa()
     if tier is None or _deterministic:
         return None
-    own = kernels.family(problem.row, tier)
+    own = packed_b.family(problem.row, tier)
     found = [r for r in tuned().packed(problem) if _usable(r, tier.name)]
     found = [r for r in found if (r.config.family, r.config.isa) == (own, tier.name)]
     return max(found, key=lambda r: r.gain).config.nr if found else None

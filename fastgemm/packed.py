@@ -71,7 +71,7 @@ class PackedMatrix(_packed.Right):
         if row.group > 1 and k > packed_b.MAX_BYTES_K:
             raise ValueError(f"bytes are packed up to {packed_b.MAX_BYTES_K} rows of the matrix, not {k}")
         kernels.load(tier.name)
-        family = registry.family(kernels.family(row, tier))
+        family = registry.family(packed_b.family(row, tier))
         wanted = Problem(row.name, rows or packed_b.TYPICAL_ROWS, n, k, layout="np")
         nr = dispatch.panel_columns(wanted)
         nv = packed_b.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)

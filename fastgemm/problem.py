@@ -236,10 +236,10 @@ class Config:
             return "split 'k' takes one product, not a stack"
         if self.split == "k" and problem.m * problem.n * dt.itemsize > MAX_PARTIAL:
             return f"split 'k' keeps an output a thread, at most {MAX_PARTIAL >> 10} KiB"
-        if self.family not in ("gemv", "dots") and (self.mr, self.nr) not in registry.tiles(dt, tier):
-            return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
         if not registry.computes(self.family, dt):
             return f"{self.family} has no kernels for {dt.name}"
+        if self.family not in ("gemv", "dots") and (self.mr, self.nr) not in registry.tiles(dt, tier, self.family):
+            return f"no {self.mr}x{self.nr} tile for {dt.name} on {tier.name}"
         if registry.beyond(registry.family(self.family), tier) is None:
             return f"{tier.name} has no {self.family} kernels"
         if packed and (why := self._misfit_packed(dt, problem)):

@@ -121,7 +121,8 @@ class Dot(NamedTuple):
 
     ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.  A that needs
     no conversion but the sign of its bytes is read ``in_place``.  ``slim`` says that there are microkernels for panels
-    of B that hold its numbers as they lie in memory, which widen them while they load them.
+    of B that hold its numbers as they lie in memory, which widen them while they load them.  ``chunk`` steps of k are
+    one instruction's: packed blocks have a multiple of so many, filled up with zeros.
     """
 
     madd: str
@@ -129,6 +130,7 @@ class Dot(NamedTuple):
     appended: int
     in_place: bool
     slim: bool = False
+    chunk: int = 1
 
 
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
@@ -200,6 +202,9 @@ WHOLE_TILES = {"v2": ((6, 2),), "v3": ((6, 2),), "v4": ((6, 4),)}
 # 1.15, 16 rows 1.09, where 24 and more take the same time with both tiles), and an output of one vector has more to do
 # at a time (800 x 16 x 800 1.08).
 BYTE_TILES = {**WHOLE_TILES, "v4": ((6, 4), (8, 3))}
+# In tile registers of 16 rows by 16 sums, of which four are sums: two by two, which load four for as many products, or
+# one by four for few rows, which load five.
+MATRIX_TILES = ((32, 2), (16, 4))
 
 # The dots family: the most rows of A at a time, and, by registers and components of an element, the columns of B for
 # 1, 2 ... of them.
@@ -230,12 +235,22 @@ FAMILIES = (
         "bf16", "kernels/gemm.pyx.tp", "bfloat16, two products a lane",
         (("v4", ("avx512_bf16",), ("-mavx512bf16",)),),
     ),
+    Family(
+        "amx_int8", "kernels/gemm.pyx.tp", "bytes with 32-bit sums, tile registers of 16 rows by 64 bytes",
+        (("v4", ("amx_tile", "amx_int8", "avx512_vnni"), ("-mamx-tile", "-mamx-int8", "-mavx512vnni")),),
+    ),
+    Family(
+        "amx_bf16", "kernels/gemm.pyx.tp", "bfloat16, tile registers of 16 rows by 64 bytes",
+        (("v4", ("amx_tile", "amx_bf16", "avx512_bf16"), ("-mamx-tile", "-mamx-bf16", "-mavx512bf16")),),
+    ),
 )
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {
     ("gemm", "i8_i32"): Dot("pairs", 2, 0, False, slim=True),
     ("vnni", "i8_i32"): Dot("vnni", 4, 2, True),
     ("bf16", "bf16"): Dot("bf16", 2, 0, True),
+    ("amx_int8", "i8_i32"): Dot("vnni", 4, 2, True, chunk=16),
+    ("amx_bf16", "bf16"): Dot("bf16", 2, 0, True, chunk=16),
 }
 
 
@@ -350,19 +365,21 @@ def accumulators(dt: DType, tier: Isa) -> int:
 
 
 @functools.cache
-def registers(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
-    """Register tiles of a dtype on a tier as (rows of output, vectors)."""
+def registers(dt: DType, tier: Isa, family_name: str = "gemm") -> tuple[tuple[int, int], ...]:
+    """Register tiles of a dtype on a tier as (rows of output, vectors), in a family with tiles."""
+    if by_matrices(family_name):
+        return MATRIX_TILES
     rows = (TILES if dt.lane[0] == "f" else BYTE_TILES if dt.group > 1 else WHOLE_TILES)[tier.name]
     return tuple((high // accumulators(dt, tier), nv) for high, nv in rows)
 
 
 @functools.cache
-def tiles(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
-    """Register tiles of a dtype on a tier as (MR, NR), in elements."""
-    return tuple((mr, nv * lanes(dt, tier)) for mr, nv in registers(dt, tier))
+def tiles(dt: DType, tier: Isa, family_name: str = "gemm") -> tuple[tuple[int, int], ...]:
+    """Register tiles of a dtype on a tier as (MR, NR), in elements, in a family with tiles."""
+    return tuple((mr, nv * lanes(dt, tier)) for mr, nv in registers(dt, tier, family_name))
 
 
-def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
+def shapes(dt: DType, tier: Isa, family_name: str = "gemm") -> tuple[tuple[int, int], ...]:
     """Every microkernel of a dtype on a tier as (rows, vectors).
 
     The tiles and everything smaller, so that edges and balanced row panels run
@@ -370,7 +387,7 @@ def shapes(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     """
     found = {
         (mr, nv)
-        for rows, vectors in registers(dt, tier)
+        for rows, vectors in registers(dt, tier, family_name)
         for mr in range(1, rows + 1)
         for nv in range(1, vectors + 1)
     }
@@ -440,6 +457,11 @@ def dot(family_name: str, dt: DType) -> Dot | None:
     return DOTS.get((family_name, kernels_of(dt, family_name)))
 
 
+def by_matrices(family_name: str) -> bool:
+    """Whether a family multiplies tile registers, whole matrices, by each other."""
+    return any(name == family_name and row.chunk > 1 for (name, _), row in DOTS.items())
+
+
 def in_place(family_name: str, dt: DType) -> bool:
     """Whether a family of the gemm template reads an A whose columns are adjacent as it lies."""
     found = dot(family_name, dt)
@@ -463,7 +485,8 @@ def strips(family_name: str, dt: DType) -> bool:
     """Whether a family has kernels that read a B with adjacent columns as it lies, for few rows."""
     if family_name == "gemv":
         return dt.parts == 1 and dt.group == 1
-    return bool(family(family_name).tiers) and (family_name, kernels_of(dt, family_name)) in DOTS
+    found = dot(family_name, dt)
+    return bool(family(family_name).tiers) and found is not None and found.chunk == 1
 
 
 def strip_groups(dt: DType, tier: Isa, rows: int) -> int:
@@ -485,7 +508,8 @@ def computes(family_name: str, dt: DType) -> bool:
         return True
     if family_name == "small":
         return is_small(dt)
-    return family_name == "gemm" or (dt.group > 1 and family_name == "vnni") or dt.stored == family_name
+    halves_or_bytes = dt.group > 1 or dt.stored == "bf16"
+    return family_name == "gemm" or (halves_or_bytes and (family_name, kernels_of(dt, family_name)) in DOTS)
 
 
 def rows_of(tier: Isa, family_name: str = "gemm") -> tuple[DType, ...]:

@@ -93,7 +93,7 @@ def test_heads_share_a_copy(tier: registry.Isa) -> None:
 
 def test_two_products_keep_copies_of_their_own(tier: registry.Isa) -> None:
     heads, rows, block, length, size = 2, 120, 48, 96, 64
-    config = rules.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
+    config = rules.config(Problem("f32", 300, 300, 300), tier).replace(family="gemm", kc=96, nc=96, pack="ab")
     q, k, v = (integers((heads, n, size), "float32", n) for n in (rows, length, length))
     out, keys = np.zeros((heads, rows, size), "f4"), k.swapaxes(1, 2)
     scores = Ref(SCRATCH, "float32", row=4 * length, column=4)
@@ -114,7 +114,7 @@ def test_no_copy_of_what_items_write_is_kept(tier: registry.Isa) -> None:
     n = rows
     a, given = integers((items * rows, k), "float32", 1), integers((items * n, k), "float32", 2)
     made, out = np.zeros((n, k), "f4"), np.zeros((items * rows, n), "f4")
-    config = rules.config(Problem("f32", 300, 300, 300), tier).replace(kc=96, nc=96, pack="ab")
+    config = rules.config(Problem("f32", 300, 300, 300), tier).replace(family="gemm", kc=96, nc=96, pack="ab")
 
     def matrix(slot: int, array: np.ndarray, step: int = rows) -> Ref:
         return Ref(slot, "float32", 0, (step * array.strides[0],), *array.strides)

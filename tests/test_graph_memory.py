@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fastgemm import cpu
 from fastgemm.graph import Builder, Graph, compile, memory, passes, touches
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -94,7 +95,8 @@ def test_larger_caches_fetch_less(graph: Graph, fusion: str) -> None:
 def test_fusion_fetches_less() -> None:
     for graph in (perceptron(512), attention()):
         none, fine, full = (
-            memory.traffic(passes.apply(graph, fusion), (48 * KIB, MIB)) for fusion in ("none", "fine", "full")
+            memory.traffic(passes.apply(graph, fusion), (48 * KIB, cpu.caches().l2))
+            for fusion in ("none", "fine", "full")
         )
         assert fine.total[1] < 0.8 * none.total[1]
         assert full.cycles < none.cycles

@@ -51,8 +51,9 @@ def test_candidates_of_packed_problems_are_right(row: registry.DType, layout: st
         pytest.skip("no kernels")
     problem = Problem(row.name, 37, 70, 90, layout=layout)
     bench = CalledBench(problem, 0)
-    configs = every_pack(Space(problem, dispatch.by_rules(problem)))
-    assert len({c.nr for c in configs}) == len({wide for _, wide in registry.tiles(row, tier)})
+    start = dispatch.by_rules(problem)
+    configs = every_pack(Space(problem, start))
+    assert len({c.nr for c in configs}) == len({wide for _, wide in registry.tiles(row, tier, start.family)})
     for config in configs:
         assert bench.error(bench.repeat(config)) <= bench.allowed, config
 

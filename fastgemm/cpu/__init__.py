@@ -12,11 +12,12 @@ import functools
 from .. import registry
 from ._caches import MIB, Caches, sizes
 from ._cores import affinity, cores, quota
-from ._cpuid import cpuid, xcr0
+from ._cpuid import ask_for_tiles, cpuid, xcr0
 from ._features import brand, decode, half_wide
 
 __all__ = [
-    "Caches", "affinity", "caches", "cores", "describe", "features", "halves", "isas", "key", "quota", "small_l1",
+    "Caches", "affinity", "caches", "cores", "describe", "features", "gives_tiles", "halves", "isas", "key", "quota",
+    "small_l1",
 ]
 
 # Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors.
@@ -57,6 +58,19 @@ def isas() -> tuple[registry.Isa, ...]:
     True
     """
     return tuple(tier for tier in registry.ISAS if features().issuperset(tier.features))
+
+
+@functools.cache
+def gives_tiles() -> bool:
+    """Say whether the CPU has tile registers (AMX) and the system gives them to this process, which asks for them now.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> cpu.gives_tiles() <= ("amx_tile" in cpu.features())
+    True
+    """
+    return "amx_tile" in features() and ask_for_tiles()
 
 
 @functools.cache

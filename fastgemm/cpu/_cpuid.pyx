@@ -21,7 +21,16 @@ cdef extern from *:
     {
         return _xgetbv(0);
     }
+    #if defined(__linux__)
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA: for all threads of the process, and for those that it forks. */
+    static int fastgemm_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18L) == 0; }
     #else
+    static int fastgemm_tiles(void) { return 0; }
+    #endif
+    #else
+    static int fastgemm_tiles(void) { return 0; }
     static int fastgemm_cpuid(unsigned leaf, unsigned subleaf, unsigned *r)
     {
         (void)leaf; (void)subleaf; (void)r;
@@ -36,6 +45,7 @@ cdef extern from *:
     """
     int fastgemm_cpuid(unsigned leaf, unsigned subleaf, unsigned *r) nogil
     unsigned long long fastgemm_xcr0() nogil
+    int fastgemm_tiles() nogil
 
 
 def cpuid(unsigned int leaf, unsigned int subleaf=0):
@@ -56,3 +66,11 @@ def xcr0():
     if leaf is None or not leaf[2] >> 27 & 1:
         return 0
     return fastgemm_xcr0()
+
+
+def ask_for_tiles():
+    """Ask the system for tile registers, which it gives to processes that do; return whether it does.
+
+    It refuses where a thread has an alternative signal stack that is too small for them.
+    """
+    return bool(fastgemm_tiles())

@@ -1,7 +1,6 @@
 """The loaded kernels, in tables by ISA tier, family and dtype."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.string cimport memset
 
 from fastgemm.driver.abi cimport (
     MAX_DEEP, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_SHORT, MAX_STRIP, MAX_VECTORS, kernels_t,
@@ -14,9 +13,9 @@ cdef enum:
     MAX_LEVEL = 8           # ISA tiers are numbered below this
 
 # One table for each tier and dtype, in which the families that every tier has fill in their own entries; and tables of
-# their own for families that do the same in another way.
+# their own for families that do the same in another way.  (Static memory begins as zeros, and costs nothing until it is
+# written to.)
 cdef kernels_t TABLES[MAX_LEVEL][MAX_FAMILIES][MAX_DTYPES]
-memset(TABLES, 0, sizeof(TABLES))
 
 
 def add_kernels(int level, int family, object capsule):
@@ -35,6 +34,7 @@ def add_kernels(int level, int family, object capsule):
             t.length, t.part, t.real_bytes, t.group = s.length, s.part, s.real_bytes, s.group
             t.ab_bytes, t.c_bytes, t.converts, t.narrows = s.ab_bytes, s.c_bytes, s.converts, s.narrows
             t.appended, t.in_place, t.rounds = s.appended, s.in_place, s.rounds
+            t.chunk, t.enter, t.leave = s.chunk, s.enter, s.leave
             t.pack_a, t.pack_b, t.pack_side, t.update, t.add = s.pack_a, s.pack_b, s.pack_side, s.update, s.add
             t.peak, t.peak_flops = s.peak, s.peak_flops
             t.slim_bytes, t.pack_slim = s.slim_bytes, s.pack_slim

@@ -13,11 +13,11 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 from fastgemm.driver.abi cimport (
     MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, micro_t, offset_t, quant_t, store_t, update_t,
 )
-from fastgemm.driver.signs cimport copies_signs, reads_in_place, simple, turned_signs
+from fastgemm.driver.signs cimport copied_rows, copies_rows, reads_in_place, simple
 from fastgemm.driver.soon cimport add_span, lines_of_tile, next_soon, no_soon, soon_t
 from fastgemm.driver.structs cimport (
     FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap,
-    share, some_panels,
+    share, some_panels, steps_of,
 )
 
 cdef enum:
@@ -121,6 +121,8 @@ cdef void macrokernel(
     cdef bint converted = t.narrows and not plan.raw, gapless, turns = t.group > 1 and store.flip
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
     cdef bint fused = call.finish != NULL and store.fused
+    # The rows that tile registers are told of.
+    cdef Py_ssize_t entered = 0
     cdef update_t update = t.add if plan.raw else t.update
     cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
     cdef const epilogue_t* terms
@@ -182,6 +184,9 @@ cdef void macrokernel(
         r = 0
         for ir in range(rows.panels):
             mr = rows.size + (1 if ir < rows.larger else 0)
+            if t.enter != NULL and mr != entered:
+                t.enter(<int>mr)
+                entered = own.rows = <int>mr
             micro = (t.deep[mr] if plan.deep and mr == plan.m else t.slim[mr][nv] if call.slim
                      else t.turned[mr][nv] if turns else t.micro[mr][nv])
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
@@ -241,6 +246,8 @@ cdef void macrokernel(
             r += mr
         v += nv
         col += live
+    if entered:
+        t.leave()
 
 
 cdef inline bint rounds(const kernels_t* t, const call_t* call, const store_t* store) noexcept nogil:
@@ -313,8 +320,9 @@ cdef soon_t* next_copy(const plan_t* plan, const call_t* call, soon_t* soon, Py_
     cdef Py_ssize_t size = t.ab_bytes, column = vec0 * t.length // t.part
     cdef Py_ssize_t columns = min(plan.n, vec1 * t.length // t.part) - column
     no_soon(soon)
-    add_span(soon, call.b + (step0 * t.group * call.rs_b + column * call.cs_b) * size, (step1 - step0) * t.group,
-             call.rs_b * size, columns, call.cs_b * size, t.part * size, True)
+    add_span(soon, call.b + (step0 * t.group * call.rs_b + column * call.cs_b) * size,
+             min(plan.k, step1 * t.group) - step0 * t.group, call.rs_b * size, columns, call.cs_b * size,
+             t.part * size, True)
     return soon
 
 
@@ -335,8 +343,8 @@ cdef void whole(const plan_t* plan, const call_t* call, char* a_space, char* b_s
                call.offsets + 1 if call.offsets != NULL else NULL)
     if t.group > 1 and t.in_place and not plan.pack_a and simple(call):
         reads_in_place(&store, call)
-        if copies_signs(plan, call, plan.width):
-            turned_signs(&store, plan.m, plan.k, &a, &rs_a, a_space, gap * unit)
+        if copies_rows(plan, call, plan.width):
+            copied_rows(t, &store, plan.m, plan.k, &a, &rs_a, a_space, gap * unit)
         else:
             store.last = <int>(plan.k % t.group * size_ab)
         macrokernel(plan, call, &store, a, rs_a, t.group * size_ab, False, b_space, True, steps, 0,
@@ -382,7 +390,7 @@ cdef void blocked_rows(
     cdef Py_ssize_t width = plan.n * t.part
     cdef Py_ssize_t vectors = ceil_div(width, L)
     cdef int tail_of_all = <int>(width - (vectors - 1) * L)
-    cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), steps = ceil_div(plan.k, t.group)
+    cdef Py_ssize_t jblocks = ceil_div(vec1 - vec0, plan.ncv), steps = steps_of(t, plan.k), chunk = t.chunk
     cdef Py_ssize_t panel0 = 0, panel1 = 0, first, last, before = 0, b_steps
     cdef bint b_packed = plan.pack_b or plan.ready > 0
     cdef Py_ssize_t kblocks = ceil_div(steps, plan.kc)
@@ -411,7 +419,7 @@ cdef void blocked_rows(
     if t.group > 1:
         if not pack_a and t.in_place and call.cs_a == 1 and simple(call):
             reads_in_place(&store, call)
-            copied = copies_signs(plan, call, min(vec1 - vec0, plan.ncv))
+            copied = copies_rows(plan, call, min(vec1 - vec0, plan.ncv))
         pack_a = not store.in_place
     if sums:
         plan_of_sums = plan[0]
@@ -444,8 +452,8 @@ cdef void blocked_rows(
             # The kernels count from C's beginning.
             item.c = a_space + plan.sums - (row0 * item.rs_c + vec * L) * size
         for pc in range(kblocks):
-            p = share(steps, pc, kblocks)
-            kc = share(steps, pc + 1, kblocks) - p
+            p = share(steps // chunk, pc, kblocks) * chunk
+            kc = share(steps // chunk, pc + 1, kblocks) * chunk - p
             kp = kc + t.appended
             item.finish = call.finish if pc + 1 == kblocks else NULL
             gap = row_gap(kp * t.part, L)
@@ -468,11 +476,11 @@ cdef void blocked_rows(
                 if plan.far_copies and not call.copied_b:
                     item.soon = call.soon
                     if pc + 1 < kblocks:
-                        item.soon = next_copy(plan, call, &soon, share(steps, pc + 1, kblocks),
-                                              share(steps, pc + 2, kblocks), vec, vec + vecs)
+                        item.soon = next_copy(plan, call, &soon, p // t.group + kc,
+                                              share(steps // chunk, pc + 2, kblocks) * chunk, vec, vec + vecs)
                     elif jc + 1 < jblocks:
-                        item.soon = next_copy(plan, call, &soon, 0, share(steps, 1, kblocks), vec + vecs,
-                                              vec0 + share(vec1 - vec0, jc + 2, jblocks))
+                        item.soon = next_copy(plan, call, &soon, 0, share(steps // chunk, 1, kblocks) * chunk,
+                                              vec + vecs, vec0 + share(vec1 - vec0, jc + 2, jblocks))
             for ic in range(iblocks * items):
                 if items > 1:
                     item.a = call.a + ic // iblocks * call.step_a
@@ -486,7 +494,7 @@ cdef void blocked_rows(
                 if store.in_place:
                     rs_a = call.rs_a * size_ab
                     if copied:
-                        turned_signs(&store, rows, live_k, &a, &rs_a, a_space, gap * unit)
+                        copied_rows(t, &store, rows, live_k, &a, &rs_a, a_space, gap * unit)
                     macrokernel(to_plan, &item, &store, a, rs_a, t.group * size_ab, False,
                                 b_space if plan.pack_b else b, True, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)

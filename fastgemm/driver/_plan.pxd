@@ -12,7 +12,8 @@ cdef unsigned long long generation() noexcept nogil
 cdef bint counting() noexcept nogil
 cdef object problem_of(const key_t* key)
 cdef unsigned long long followed(int epilogue) noexcept nogil
-cdef int ready_letter(int level, bint own, int nv) noexcept nogil
+cdef int ready_letter(int level, int family, int nv) noexcept nogil
+cdef int beyond(int family) except -1
 
 cdef class Plan:
     cdef plan_t plan

@@ -14,7 +14,7 @@ from fastgemm.driver._team cimport run_plan
 from fastgemm.driver.structs cimport (
     DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K,
     SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, dot_sums_bytes, letter, plan_t, row_gap,
-    strip_gap, strip_words,
+    steps_of, strip_gap, strip_words,
 )
 
 from dataclasses import replace
@@ -37,6 +37,7 @@ _numpy_matmul = np.matmul
 
 cdef enum:
     READY = 128             # no letter
+    LOWEST_LEVEL = 2        # of ISA tiers
     MOST_THREADS = 2047     # bits of a key, and of what follows a product
     MOST_EPILOGUES = 31
     # Real multiply-adds of the smallest piece that threads deal out: about 50 us of f32 at 180 GFLOP/s.  gemv
@@ -136,9 +137,14 @@ cdef object problem_of(const key_t* key):
                    registry.EPILOGUES[(kind >> 35) & MOST_EPILOGUES].name)
 
 
-cdef int ready_letter(int level, bint own, int nv) noexcept nogil:
-    # In place of B's layout letter in a key where B is packed already: by which kernels, and how wide.
-    return READY | own << 6 | level << 3 | nv
+cdef int ready_letter(int level, int family, int nv) noexcept nogil:
+    # In place of B's layout letter in a key where B is packed already: by which kernels (of a family beyond the tier,
+    # or 0), and how wide.
+    return READY | family << 4 | (level - LOWEST_LEVEL) << 2 | (nv - 1)
+
+
+cdef int beyond(int family) except -1:
+    return _BEYOND[family]
 
 
 cdef unsigned long long followed(int epilogue) noexcept nogil:
@@ -183,6 +189,11 @@ def forget_plans():
 _OWNERS = set()
 
 _SPLIT_CODES = {"m": SPLIT_M, "n": SPLIT_N, "batch": SPLIT_BATCH, "k": SPLIT_K}
+# Which of the families beyond the tiers one is, from 1 on: 0 for those of every tier.
+_BEYOND = [sum(bool(row.tiers) for row in registry.FAMILIES[:code + 1]) if family.tiers else 0
+           for code, family in enumerate(registry.FAMILIES)]
+if max(_BEYOND) > 7 or {tier.level for tier in registry.ISAS} - {2, 3, 4, 5}:
+    raise ImportError("fastgemm: more families or tiers than a key has bits for")
 _FAMILY_CODES = {row.name: code for code, row in enumerate(registry.FAMILIES)}
 
 
@@ -225,7 +236,7 @@ cdef class Plan:
                 or plan.family == FAMILY_SMALL and t.small[1][1] == NULL:
             raise ValueError(f"the {config.family} kernels for {config.isa} are not loaded in this process")
         plan.kernels = t
-        cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, gap, least = 1
+        cdef Py_ssize_t vectors = ceil_div(plan.n * t.part, t.length), rows, steps, chunks, gap, least = 1
         cdef double work = <double>plan.m * plan.n * plan.k * t.part * t.part
         plan.exchanged = plan.family == FAMILY_DOTS and exchanges(problem, tier)
         # All of B, also where threads share k (a thread's part of it alone, 1 x 800 x 8000, two threads: 0.6); of
@@ -282,8 +293,9 @@ cdef class Plan:
         plan.mr, plan.nv = config.mr, config.nr * t.part // t.length
         plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none" and not ready
         # Blocks are cut to the problem, then evened out: 1030 steps with KC 1024 run as 515 + 515.
-        steps = ceil_div(plan.k, t.group)
-        plan.kc = ceil_div(steps, ceil_div(steps, max(1, ceil_div(config.kc, t.group))))
+        steps = steps_of(t, plan.k)
+        chunks = steps // t.chunk
+        plan.kc = ceil_div(chunks, ceil_div(chunks, max(1, ceil_div(config.kc, t.group * t.chunk)))) * t.chunk
         rows = ceil_div(plan.m, plan.mr) * plan.mr
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
@@ -339,7 +351,7 @@ cdef class Plan:
         cdef unsigned long long right = ord(p.layout[1]), left = ord(p.layout[0]), threads = p.threads
         cdef unsigned long long code = p.row.code
         if p.layout[1] == PACKED:
-            right = ready_letter(tier.level, bool(registry.family(self.config.family).tiers), self.plan.nv)
+            right = ready_letter(tier.level, beyond(self.plan.family), self.plan.nv)
         key.m, key.n, key.k, key.batch = p.m, p.n, p.k, p.batch
         key.kind = GENERATION << 40 | threads << 24 | left << 16 | right << 8 | code
         key.kind |= followed(registry.epilogue(p.epilogue).code)

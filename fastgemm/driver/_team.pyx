@@ -190,10 +190,10 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     # The product over one part of k, into an output of its own.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t steps = ceil_div(plan.k, t.group), first = share(steps, part, parts) * t.group
+    cdef Py_ssize_t unit = t.group * t.chunk, units = ceil_div(plan.k, unit), first = share(units, part, parts) * unit
     cdef plan_t own = plan[0]
     cdef call_t item = call[0]
-    own.k = min(plan.k, share(steps, part + 1, parts) * t.group) - first
+    own.k = min(plan.k, share(units, part + 1, parts) * unit) - first
     own.raw = True
     item.a += first * call.cs_a * t.ab_bytes
     item.b += first * call.rs_b * t.ab_bytes
@@ -231,7 +231,7 @@ cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, P
                        Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
     # Rows row0 : row1 of all partial outputs, added in the order of the parts: the same plan gives the same bits.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t gap = plan.width * t.length, i, live = min(parts, ceil_div(plan.k, t.group))
+    cdef Py_ssize_t gap = plan.width * t.length, i, live = min(parts, ceil_div(plan.k, t.group * t.chunk))
     cdef store_t store = call.store
     cdef char* sums = partials + row0 * gap * t.real_bytes
     cdef char* c = call.c + row0 * call.rs_c * t.c_bytes

@@ -6,7 +6,7 @@ of floats.  ``part`` is 1 for real and 2 for complex types.
 """
 
 cdef enum:
-    MAX_ROWS = 14      # tallest microkernel of the registry, in real rows
+    MAX_ROWS = 32      # tallest microkernel of the registry, in real rows
     MAX_DEEP = 6       # tallest of those with several sets of accumulators
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 16
@@ -45,6 +45,7 @@ cdef struct store_t:
     double alpha[2]
     double beta[2]
     const void* terms   # what an `update` of the call's own needs
+    int rows            # of a tile, for microkernels of tile registers, which are not compiled for a number of them
     # What a microkernel does to its sums before it stores them, where a call has an epilogue of which that is all:
     # FUSED bits.  `bias`, `scale` and `column` are those of the tile's first column, `live` how many of its last
     # vector's columns they have.
@@ -94,6 +95,11 @@ ctypedef void (*micro_t)(
     const void* b, Py_ssize_t rs_b,
     void* c, Py_ssize_t rs_c,
     int b_tail, int c_tail, Py_ssize_t ahead, Py_ssize_t pace, const store_t* store) noexcept nogil
+
+# Tile registers, which keep their shape until it is changed, are told how many rows the next microkernels have; and at
+# last that nobody needs them, so that the system need not keep them over a change of threads.
+ctypedef void (*enter_t)(int rows) noexcept nogil
+ctypedef void (*leave_t)() noexcept nogil
 
 # A copy of rows x k of A.  The driver copies rows as they are (cs_out == part, rows an odd number of lines apart so
 # that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part)
@@ -258,7 +264,10 @@ cdef struct kernels_t:
     int converts        # A and B cannot be read in place: both are packed
     int narrows         # C is not of the type that is computed with: every tile goes through `update`, once
     int group           # elements of k in a packed component (dot products), and so in a step of a microkernel
+    int chunk           # steps of k that packed blocks have a multiple of, filled up with zeros
     int appended        # steps that packing appends to a block
+    enter_t enter       # before microkernels of a number of rows run; NULL: nothing
+    leave_t leave       # and after the last
     int rounds          # microkernels can write C as it is stored; 2: by the terms of a quantised product
     int in_place        # an A with adjacent columns can be read as it lies
     int slim_bytes      # of a packed component where B's panels hold numbers as they lie in memory (0: they never do)

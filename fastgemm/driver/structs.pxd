@@ -140,6 +140,11 @@ cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     return quotient(a + b - 1, b)
 
 
+cdef inline Py_ssize_t steps_of(const kernels_t* t, Py_ssize_t k) noexcept nogil:
+    # Of a packed block of so much of k, without what packing appends.
+    return ceil_div(k, t.group * t.chunk) * t.chunk
+
+
 cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) noexcept nogil:
     # Where part i of a balanced partition begins: the first total % parts are one larger.
     cdef Py_ssize_t base = quotient(total, parts), extra = total - base * parts
@@ -148,7 +153,7 @@ cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) n
 
 cdef inline Py_ssize_t bytes_of_copies(const plan_t* plan) noexcept nogil:
     # Of B's blocks one behind the other, which other rows of A may meet as they are; 0: several are of k, or none is.
-    cdef Py_ssize_t steps = ceil_div(plan.k, plan.kernels.group)
+    cdef Py_ssize_t steps = steps_of(plan.kernels, plan.k)
     if not plan.pack_b or plan.family == FAMILY_SMALL or plan.apart or plan.kc < steps:
         return 0
     return plan.width * plan.kernels.length * (steps + plan.kernels.appended) * plan.kernels.real_bytes

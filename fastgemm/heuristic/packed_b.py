@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import cpu, kernels, registry
 from ..problem import Config, Problem
-from . import costs, l1_blocks
+from . import costs, l1_blocks, matrices
 from .blocks import blocks
 from .packing import FEW_ROWS
 
@@ -13,6 +13,19 @@ MAX_BYTES_K = 1 << 17
 FEW = 16                # rows for which the panels are streamed
 SLIM_ROWS = 4           # up to which bytes are packed as they are
 TYPICAL_ROWS = 16       # of A, where a caller of `pack` does not say: a few requests at a time
+
+
+def family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the family that packs matrices of a type, and multiplies by them.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import packed_b
+    >>> packed_b.family(registry.dtype("f32"), registry.isa("v4"))
+    'gemm'
+    """
+    return kernels.matrix_family(row, tier) or kernels.family(row, tier)
 
 
 def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -> int:
@@ -25,10 +38,11 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
     >>> f32, v4 = registry.dtype("f32"), registry.isa("v4")
     >>> packed_b.vectors(f32, v4, 8, 4096), packed_b.vectors(f32, v4, 4096, 4096)
     (3, 4)
-    >>> packed_b.vectors(registry.dtype("i8_i32"), v4, 8, 4096)
-    3
     """
     rows = TYPICAL_ROWS if rows is None else rows
+    own = family(row, tier)
+    if registry.by_matrices(own):
+        return matrices.panels(row, tier, own, rows, n)
     # Not of one vector: such tiles are for A's that `strides` knows more of than is known here.
     tiles = [tile for tile in registry.registers(row, tier) if tile[1] > 1]
     if cpu.halves(tier):
@@ -61,11 +75,11 @@ def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:
     >>> packed_b.slim(f32, v4, 1)
     False
     """
-    dot = registry.dot(kernels.family(row, tier), row)
+    dot = registry.dot(family(row, tier), row)
     return dot is not None and dot.slim and (rows is None or rows <= SLIM_ROWS)
 
 
-def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
+def config(problem: Problem, tier: registry.Isa, nv: int, own: str = "") -> Config:
     """Return how to multiply by a B that lies in panels of `nv` vectors.
 
     Parameters
@@ -75,12 +89,16 @@ def config(problem: Problem, tier: registry.Isa, nv: int) -> Config:
     tier : Isa
         Whose kernels packed B.
     nv : int
-        Width of a panel, one of the tier's tiles.
+        Width of a panel, one of the family's tiles.
+    own : str, optional
+        The family that packed B; by default the one that would.
     """
     row = problem.row
+    own = own or family(row, tier)
+    if registry.by_matrices(own):
+        return matrices.ready(problem, tier, own, nv)
     mr = next(high for high, wide in registry.registers(row, tier) if wide == nv)
     nr = nv * registry.lanes(row, tier)
-    own = kernels.family(row, tier)
     dot = registry.dot(own, row)
     in_place = problem.layout[0] == "n" and registry.in_place(own, row)
     pack = "b" if row.converts else "none"

@@ -25,6 +25,7 @@ from . import (
     l1_blocks,
     l1_stacks,
     l1_streams,
+    matrices,
 )
 from .blocks import blocks
 from .costs import DEEP, STREAM_B, TEAM_BYTES, TILE_CYCLES, busy, grid_cycles, streams_of
@@ -87,6 +88,9 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     half = kernels.half_isa() if isa is None else None
     if half is not None and half_tier.halves(problem, half):
         tier = half
+    by_matrices = matrices.family(problem, tier)
+    if by_matrices:
+        return matrices.config(problem, tier, by_matrices)
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"
     own = family_dots.config(problem, tier, dots) or l1_streams.config(problem, tier)
@@ -160,6 +164,8 @@ def cycles(problem: Problem, config: Config) -> float:
     """
     if config.family == "numpy":
         return 2.0 * problem.flops
+    if registry.by_matrices(config.family):
+        return matrices.cycles(problem, config)
     row, tier = problem.row, registry.isa(config.isa)
     lanes, dot = registry.lanes(row, tier), registry.dot(config.family, row)
     steps = -(-problem.k // (dot.group if dot else row.group))

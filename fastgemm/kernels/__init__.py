@@ -63,11 +63,13 @@ def has(family: str, isa: str) -> bool:
     >>> kernels.has("vnni", "v2")
     False
     """
-    if family == "bf16" and os.environ.get("FASTGEMM_BF16") == "exact":
+    if family in ("bf16", "amx_bf16") and os.environ.get("FASTGEMM_BF16") == "exact":
         # The instruction takes subnormal numbers for zero; float32 arithmetic does not.
         return False
     asked = registry.beyond(registry.family(family), registry.isa(isa))
     if asked is None or not cpu.features().issuperset(asked[0]):
+        return False
+    if registry.by_matrices(family) and not cpu.gives_tiles():
         return False
     return importlib.util.find_spec(registry.module(family, registry.isa(isa))) is not None
 
@@ -75,16 +77,36 @@ def has(family: str, isa: str) -> bool:
 def family(row: registry.DType, tier: registry.Isa) -> str:
     """Return the blocked family that computes a dtype: one that this CPU has beyond the tier before the tier's own.
 
+    Of those that have vectors of operands, and kernels for few rows besides: `matrix_family` is another matter.
+
     Examples
     --------
     >>> from fastgemm import kernels, registry
     >>> kernels.family(registry.dtype("f32"), registry.isa("v3"))
     'gemm'
     """
+    return _beyond(row, tier, False) or "gemm"
+
+
+def matrix_family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the family that computes a dtype by tile registers; "" where there is none.
+
+    Examples
+    --------
+    >>> from fastgemm import kernels, registry
+    >>> kernels.matrix_family(registry.dtype("f32"), registry.isa("v4"))
+    ''
+    """
+    return _beyond(row, tier, True)
+
+
+@functools.cache
+def _beyond(row: registry.DType, tier: registry.Isa, matrices: bool) -> str:
     for other in registry.FAMILIES:
-        if other.tiers and registry.computes(other.name, row) and has(other.name, tier.name):
+        asked = bool(other.tiers) and registry.by_matrices(other.name) == matrices
+        if asked and registry.computes(other.name, row) and has(other.name, tier.name):
             return other.name
-    return "gemm"
+    return ""
 
 
 def active_isa() -> registry.Isa | None:

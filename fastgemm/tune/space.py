@@ -178,7 +178,7 @@ class Space(SearchSpace[Config]):
                 continue
             if self.problem.layout[1] == PACKED and family.name != start.family:
                 continue  # `fastgemm.pack` packs for one family
-            sizes = registry.tiles(dt, tier) if family.name not in ("gemv", "dots") else ((0, 0),)
+            sizes = registry.tiles(dt, tier, family.name) if family.name not in ("gemv", "dots") else ((0, 0),)
             kernels += [Kernel(family.name, tier.name, mr, nr) for mr, nr in sizes]
         lanes = registry.lanes(dt, tier)
         vectors = -(-self.problem.n // lanes)

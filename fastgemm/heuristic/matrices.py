@@ -1,0 +1,169 @@
+"""The rules for tile registers: which untuned products they multiply, with which blocks and team.
+
+A product of two registers is 16 rows by 16 columns by 64 bytes of k in 16 cycles, eight times what vectors do with
+bytes, and sixteen times with bfloat16 on the CPUs that have them.  So B, which must be copied into panels, and C, which
+must be written, are most of the time of all but large products: what decides is how often a copy of B is used.
+
+Measured on an Emerald Rapids (2 cores, AMX, L1 48 KiB, L2 2 MiB), one thread, as the speed of the family that vectors
+take, times:
+
+* bytes, m x n x k: 8 x 256 x 256 0.94, 12 x 256 x 256 1.29, 16 x 256 x 256 1.59, 64 x 256 x 256 2.3, 128 x 256 x 1024
+  2.7; k = 64: 16 rows 0.92 to 1.05, 32 rows 0.9 to 1.04, 64 rows 1.05 to 1.13, 128 x 64 1.43; k = 16 0.5 to 0.8;
+* bfloat16: 4 x 64 x 64 1.56, 4 x 256 x 1024 1.38, 4 x 1024 x 256 1.25, 8 x 256 x 256 2.4, 64 x 1024 x 1024 3.4, 128 x
+  256 x 256 6.3; a B of more than half of L2 in place by few rows 4 x 1024 x 1024 0.34, 8 x 1024 x 1024 0.79, 12 x 1024
+  x 1024 1.48; k = 16: 32 x 64 1.08, 16 x 256 1.45, 64 x 256 2.6, 16 x 64 0.82; n = 16: k = 16 0.6 to 1.0, k = 256 1.2
+  to 3.
+"""
+
+from __future__ import annotations
+
+from .. import cpu, kernels, registry
+from ..problem import MAX_PARTIAL, Config, Problem
+
+# Bytes of k in a register, its rows, and its columns.
+CHUNK, ROWS, COLUMNS = 64, 16, 16
+# What a product must have to be taken, as above: rows and bytes of k, either pair of them.
+BYTES_LEAST = ((12, 128), (64, 64))
+HALVES_LEAST = ((4, 64), (32, 32))
+HALVES_FEW = 12          # rows up to which B is not copied where it takes more than so much of L2
+HALVES_SHARE = 2
+# Rows up to which panels are four registers wide, which are copied faster than narrow ones (64 x 256 x 256, bytes, 9.3
+# us; 11.7 in panels of two).
+WIDE_ROWS = 256
+# Bytes of k in a block (2048^3 of bytes over blocks of 512, whose sums are read and written four times, 1.18), rows of
+# a block of A, where C is written whole rows at a time (64 over 256, 1000^3 1.07, 2048^3 1.15), and of one that meets
+# panels which were packed before.
+DEEPEST, BLOCK_ROWS, READY_ROWS = 2048, 64, 256
+# Cycles: of a product of 8 rows, where caches keep up half of the time; of a tile; bytes of B copied in one.
+PRODUCT, TILE, COPIED = 12.0, 80.0, 4.0
+TEAM_CYCLES = 20_000     # of one thread from which on a second one is asked
+DEEP = 8192              # bytes of k for a thread, where threads share it
+
+
+def family(problem: Problem, tier: registry.Isa) -> str:
+    """Return the family of tile registers that takes a problem; "" where vectors do it.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import matrices
+    >>> from fastgemm.problem import Problem
+    >>> matrices.family(Problem("f32", 512, 512, 512), registry.isa("v4"))
+    ''
+    """
+    row = problem.row
+    found = kernels.matrix_family(row, tier)
+    if not found or problem.n < COLUMNS:
+        return ""
+    deep = problem.k * row.stored_bytes
+    if row.stored_bytes == 1:
+        least = BYTES_LEAST
+    else:
+        least = HALVES_LEAST
+        few = problem.m < HALVES_FEW
+        if few and HALVES_SHARE * deep * problem.n > cpu.caches().l2:
+            return ""
+        if deep < CHUNK and problem.n < 4 * COLUMNS:
+            return ""
+    return found if any(problem.m >= rows and deep >= steps for rows, steps in least) else ""
+
+
+def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
+    """Return how such a family computes a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of a type that it computes.
+    tier : Isa
+        Which has it.
+    found : str
+        The family.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import matrices
+    >>> from fastgemm.problem import Problem
+    >>> made = matrices.config(Problem("bf16", 1024, 1024, 1024), registry.isa("v4"), "amx_bf16")
+    >>> made.mr, made.nr, made.kc, made.pack
+    (32, 32, 1024, 'b')
+    """
+    row = problem.row
+    mr, nr = _tile(row, tier, found, problem.m, problem.n)
+    size, l2 = row.stored_bytes, cpu.caches().l2
+    kc = -(-problem.k // -(-problem.k * size // DEEPEST))
+    nc = max(nr, l2 // 2 // (kc * size) // nr * nr)
+    pack = "b" if problem.layout[0] == "n" else "ab"
+    split, threads = _team(problem, mr, nr)
+    return Config(found, tier.name, mr, nr, max(mr, BLOCK_ROWS), kc, nc, pack, split, threads)
+
+
+def panels(row: registry.DType, tier: registry.Isa, found: str, rows: int, n: int) -> int:
+    """Return the width of the panels, in vectors, that suits products with so many rows.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import matrices
+    >>> [matrices.panels(registry.dtype("bf16"), registry.isa("v4"), "amx_bf16", rows, 512) for rows in (8, 512)]
+    [4, 2]
+    """
+    return _tile(row, tier, found, rows, n)[1] // registry.lanes(row, tier)
+
+
+def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
+    """Return how to multiply by a B that lies in panels of `nv` vectors, all of k at a time."""
+    row = problem.row
+    mr, nr = next(tile for tile in registry.tiles(row, tier, found) if tile[1] == nv * registry.lanes(row, tier))
+    size, l2 = row.stored_bytes, cpu.caches().l2
+    mc = max(mr, min(READY_ROWS, l2 // 4 // (problem.k * size)) // mr * mr)
+    nc = max(nr, l2 // 2 // (problem.k * size) // nr * nr)
+    pack = "b" if problem.layout[0] == "n" else "ab"
+    split, threads = _team(problem, mr, nr)
+    if split == "k":
+        split, threads = "n", 1
+    return Config(found, tier.name, mr, nr, mc, problem.k, nc, pack, split, threads)
+
+
+def cycles(problem: Problem, found: Config) -> float:
+    """Return the estimate of one thread's part of a product, in cycles."""
+    row = problem.row
+    m, n, batch = problem.m, problem.n, problem.batch
+    if found.split == "m":
+        m = -(-m // found.threads)
+    elif found.split == "n":
+        n = -(-n // found.threads)
+    elif found.split == "batch":
+        batch = -(-batch // found.threads)
+    copied = problem.k * n * row.stored_bytes / COPIED if problem.layout[1] in "ntg" else 0.0
+    return batch * (_tiles(problem, m, n, found.mr, found.nr) + copied)
+
+
+def _tiles(problem: Problem, m: int, n: int, mr: int, nr: int) -> float:
+    chunks = -(-problem.k * problem.row.stored_bytes // CHUNK)
+    products = -(-2 * m // ROWS) * -(-n // COLUMNS) * chunks
+    return products * PRODUCT + -(-m // mr) * -(-n // nr) * TILE
+
+
+def _tile(row: registry.DType, tier: registry.Isa, found: str, m: int, n: int) -> tuple[int, int]:
+    tall, wide = registry.tiles(row, tier, found)
+    return wide if n > tall[1] and m <= WIDE_ROWS else tall
+
+
+def _team(problem: Problem, mr: int, nr: int) -> tuple[str, int]:
+    most, size = problem.threads, problem.row.stored_bytes
+    if most == 1 or problem.batch * _tiles(problem, problem.m, problem.n, mr, nr) < TEAM_CYCLES:
+        return "n", 1
+    if problem.batch >= most:
+        return "batch", most
+    partial = problem.batch == 1 and problem.m * problem.n * problem.row.real_bytes <= MAX_PARTIAL
+    if partial and problem.m * problem.n * size < problem.k and problem.k * size >= DEEP * most:
+        return "k", most
+    # Threads that share columns copy B once in all; A stays where it is.
+    columns, rows = -(-problem.n // nr), -(-problem.m // mr)
+    if columns >= most and rows <= 8 * columns:
+        return "n", most
+    if rows >= most:
+        return "m", most
+    return ("n", columns) if columns > 1 else ("n", 1)
