@@ -53,7 +53,7 @@ def peak(dtype: str, threads: int) -> float:
     tier = kernels.active_isa()
     assert tier is not None
     row = registry.dtype("i8_i32" if dtype == "int8" else dtype)
-    rates = [kernels.peak(row.name, tier.name, 200_000, kernels.family(row, tier)) for _ in range(5)]
+    rates = [kernels.peak(row.name, tier.name, 200_000, kernels.best_family(row, tier)) for _ in range(5)]
     return threads * max(done / spent for done, spent in rates)
 
 

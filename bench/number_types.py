@@ -89,7 +89,7 @@ def peak(row: Row, tier: registry.Isa) -> float:
     """Return operations a second of the row's multiply-adds on one core."""
     if row.row == "bool":
         return cached(row, tier)
-    family = kernels.family(registry.dtype(row.row), tier)
+    family = kernels.best_family(registry.dtype(row.row), tier)
     name = row.peak if family != "gemm" or row.peak != "bf16" else "f32"
     flops, seconds = kernels.peak(name, tier.name, 1_000_000, family)
     return flops / seconds

@@ -26,7 +26,7 @@ class Session(worker.Session):
         tier = kernels.active_isa()
         assert tier is not None
         row = registry.dtype("i8_i32" if dtype == "int8" else dtype)
-        return {"rate": peak.rate(row.name, tier.name, self.threads, family=kernels.family(row, tier))}
+        return {"rate": peak.rate(row.name, tier.name, self.threads, family=kernels.best_family(row, tier))}
 
     def prepare_least(self) -> None:
         """Prepare a network that computes next to nothing."""

@@ -40,6 +40,10 @@ cdef npy_intp THIN_M = ways.THIN_M, THIN_K = ways.THIN_K
 cdef npy_intp THIN_MORE, THIN_MOST, WIDER_MORE, WIDER_MOST
 (THIN_MORE, THIN_MOST), (WIDER_MORE, WIDER_MOST) = ways.THIN_BYTES
 cdef bint TURNS[MAX_CODES]       # registry.DType.turns
+cdef bint BY_MATRICES[MAX_CODES]    # ways.turns_matrices
+cdef npy_intp MATRIX_LEAST[MAX_CODES]
+cdef npy_intp MATRIX_COLUMNS = ways.MATRIX_COLUMNS, MATRIX_CHUNK = ways.MATRIX_CHUNK
+cdef npy_intp MATRIX_TURNED[3][3]
 cdef bint FLOATS[MAX_CODES]      # whether there are floating-point flags to report
 
 for _i in range(TYPES):
@@ -50,9 +54,25 @@ for _row in registry.DTYPES:
     AB_SHIFTS[<int>_row.code] = _row.stored_bytes.bit_length() - 1
     C_SHIFTS[<int>_row.code] = _row.result_bytes.bit_length() - 1
     TURNS[<int>_row.code] = _row.turns
+    BY_MATRICES[<int>_row.code] = False
+    MATRIX_LEAST[<int>_row.code] = ways.MATRIX_ROWS.get(_row.stored_bytes, 0)
     FLOATS[<int>_row.code] = not _row.exact
 for _i, _row in numpy_types.ROWS.items():
     CODES[_i] = _row.code
+for _i in range(3):
+    for _row in range(3):
+        MATRIX_TURNED[_i][<int>_row] = ways.MATRIX_TURNED[_i][_row]
+
+
+cdef inline bint turns_matrices(npy_intp m, npy_intp n, npy_intp k, npy_intp size, npy_intp least) noexcept nogil:
+    # `ways.turns` of sizes, for tile registers.
+    cdef int i
+    if m < least or n < MATRIX_COLUMNS or k * size % MATRIX_CHUNK:
+        return False
+    for i in range(3):
+        if m <= MATRIX_TURNED[i][0] and n >= MATRIX_TURNED[i][1] * m and k * size >= MATRIX_TURNED[i][2]:
+            return True
+    return False
 
 
 cdef inline bint turns(npy_intp m, npy_intp n, npy_intp k, npy_intp size) noexcept nogil:
@@ -116,6 +136,9 @@ cdef int describe(
             turned = not exchanges(n, m, k, size * part, part)
         elif a.rows == size * part and b.cols == size * part:
             turned ^= thin(n, m * size * part, k) if turned else thin(m, n * size * part, k)
+    elif BY_MATRICES[code] and batch == 1 and n > 1 and m > 1 and a.cols == size and b.rows == size:
+        turned ^= (turns_matrices(n, m, k, size, MATRIX_LEAST[code]) if turned
+                   else turns_matrices(m, n, k, size, MATRIX_LEAST[code]))
     if turned:
         # A column, or a column-major output: compute the transpose, B.T @ A.T.
         call.a, call.rs_a, call.cs_a = b.data, b.cols >> by, b.rows >> by
@@ -277,6 +300,8 @@ cdef int first_time() except -1:
     BRIEF_BYTES = ways.brief_bytes()
     TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE = ways.turning()
     kernels.active_isa()
+    for row in registry.DTYPES:
+        BY_MATRICES[<int>row.code] = ways.turns_matrices(row)
     dispatch.tuned()
     READY = True
     return 0

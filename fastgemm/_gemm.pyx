@@ -1,20 +1,35 @@
 """One product of two matrices, with factors or with what a layer does to its result."""
 
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm._call cimport CODES, NO_MEMORY, describe, execute, lets_go, make_ready, matrix, operand_t
+from fastgemm._call cimport CODES, MAX_CODES, NO_MEMORY, describe, execute, lets_go, make_ready, matrix, operand_t
+from fastgemm.driver._kernels cimport kernels_at
 from fastgemm.driver._plan cimport followed, key_t
-from fastgemm.driver.abi cimport epilogue_t, finish_t
+from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, store_t
 from fastgemm.driver.structs cimport call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
+
+from fastgemm import registry
 
 cnp.import_array()
 cnp.import_ufunc()
 
 
-cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, npy_intp m, npy_intp n, npy_intp k,
-                  int code, int epilogue, finish_t finish, const void* terms) except -1:
+# By the code of halves: that of the same product with sums of float32 as its result; -1: none.
+cdef int SUMS[MAX_CODES]
+for _i in range(MAX_CODES):
+    SUMS[_i] = -1
+for _row in registry.DTYPES:
+    if _row.numpy in registry.HALVES and not _row.result:
+        SUMS[<int>_row.code] = registry.product_row(_row.numpy, _row.numpy, "float32").code
+
+
+cdef int finished(int level, const operand_t* a, const operand_t* b, const operand_t* c, npy_intp m, npy_intp n,
+                  npy_intp k, int code, int epilogue, finish_t finish, const void* terms) except -1:
     cdef int failed
     cdef call_t call
     cdef key_t key
@@ -24,6 +39,8 @@ cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, np
     cdef bint later = way == 2 and n > 1 and finish != NULL
     if not way:
         return False
+    if later and SUMS[code] >= 0:
+        return rounded_later(level, a, b, c, m, n, k, code, finish, terms)
     if not later:
         key.kind |= followed(epilogue)
         call.finish, call.terms = finish, terms
@@ -38,6 +55,36 @@ cdef int finished(const operand_t* a, const operand_t* b, const operand_t* c, np
         failed = execute(&key, &call)
         if later and failed == 0:
             finish(m, n, call.c, call.cs_c, terms, 0, 0)
+    clear_flags()
+    if failed == NO_MEMORY:
+        raise MemoryError("no memory for a workspace")
+    return failed == 0
+
+
+cdef int rounded_later(int level, const operand_t* a, const operand_t* b, const operand_t* c, npy_intp m, npy_intp n,
+                       npy_intp k, int code, finish_t finish, const void* terms) except -1:
+    # Few rows of halves whose output is computed by columns: sums beside it, which are finished and then rounded.
+    cdef call_t call
+    cdef key_t key
+    cdef operand_t sums
+    cdef int failed = NO_MEMORY
+    cdef store_t store
+    cdef const kernels_t* t = kernels_at(level, 0, code)
+    sums.data, sums.rows, sums.cols = <char*>malloc(m * n * sizeof(float)), n * sizeof(float), sizeof(float)
+    if sums.data == NULL:
+        raise MemoryError("no memory for a workspace")
+    try:
+        if not describe(SUMS[code], m, n, k, 1, a, b, &sums, &call, &key):
+            return False
+        with nogil:
+            failed = execute(&key, &call)
+            if failed == 0:
+                finish(m, n, sums.data, n, terms, 0, 0)
+                memset(&store, 0, sizeof(store))
+                store.alpha_is_one = True
+                t.update(m, n, sums.data, n, c.data, c.rows // t.c_bytes, 1, &store, 0, 0)
+    finally:
+        free(sums.data)
     clear_flags()
     if failed == NO_MEMORY:
         raise MemoryError("no memory for a workspace")

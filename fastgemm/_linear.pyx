@@ -123,7 +123,7 @@ def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int cod
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
     cdef operand_t oa = matrix(a), ob = matrix(b), oc = matrix(c)
-    return bool(finished(&oa, &ob, &oc, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1),
+    return bool(finished(level, &oa, &ob, &oc, cnp.PyArray_DIM(c, 0), cnp.PyArray_DIM(c, 1), cnp.PyArray_DIM(a, 1),
                          code_of(c), code, finish, &terms))
 
 
@@ -228,7 +228,7 @@ cdef object quick(object x, object weight, object bias, object activation, objec
     cdef int epilogue = NONE
     cdef npy_intp shape[MAX_NDIM]
     cdef npy_intp m, n, k
-    cdef int code, type_num, nd, d, level
+    cdef int code, type_num, nd, d, level = 0
     cdef tuple found
     cdef double number
     cdef float single
@@ -288,7 +288,7 @@ cdef object quick(object x, object weight, object bias, object activation, objec
             and (beside is None or disjoint(beside, c))):
         return None
     if right is None:
-        return c if finished(&oa, &ob, &oc, m, n, k, code, epilogue, finish, &terms) else None
+        return c if finished(level, &oa, &ob, &oc, m, n, k, code, epilogue, finish, &terms) else None
     if not run_ready(right.panels, code, m, &oa, &oc, epilogue, finish, &terms, NULL, NULL):
         return None
     clear_flags()

@@ -161,7 +161,7 @@ def by_rules(problem: Problem, panels: Panels | None = None) -> Config:
 
 def _packed_rules(problem: Problem, tier: registry.Isa, panels: Panels | None) -> Config:
     if panels is None:
-        return packed_b.config(problem, tier, packed_b.vectors(problem.row, tier, problem.m, problem.n))
+        return packed_b.config(problem, tier, packed_b.vectors(problem.row, tier, problem.m, problem.n, problem.k))
     return packed_b.config(problem, tier, panels.nr // registry.lanes(problem.row, tier), panels.family)
 
 

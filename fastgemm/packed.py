@@ -74,7 +74,7 @@ class PackedMatrix(_packed.Right):
         family = registry.family(packed_b.family(row, tier))
         wanted = Problem(row.name, rows or packed_b.TYPICAL_ROWS, n, k, layout="np")
         nr = dispatch.panel_columns(wanted)
-        nv = packed_b.vectors(row, tier, rows, n) if nr is None else nr // registry.lanes(row, tier)
+        nv = packed_b.vectors(row, tier, rows, n, k) if nr is None else nr // registry.lanes(row, tier)
         slim = b.dtype.kind == "i" and zero_point is None and packed_b.slim(row, tier, rows)
         panels = _packed.Panels(tier, family, row, k, n, nv, slim)
         behind = min(panels.nbytes, _BEHIND)

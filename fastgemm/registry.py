@@ -107,13 +107,15 @@ class Family(NamedTuple):
 
     ``shape`` says in one line which problems it takes (`Config` legality lives in
     `fastgemm.problem`).  ``tiers`` is empty for a family that every tier has; else it names those that have it, with
-    the features that a CPU must have besides the tier's and the flags that compile them.
+    the features that a CPU must have besides the tier's and the flags that compile them.  ``rounds_halves``: its
+    bfloat16 is not what float32 arithmetic makes of it.
     """
 
     name: str
     template: str
     shape: str
     tiers: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    rounds_halves: bool = False
 
 
 class Dot(NamedTuple):
@@ -233,7 +235,7 @@ FAMILIES = (
     ),
     Family(
         "bf16", "kernels/gemm.pyx.tp", "bfloat16, two products a lane",
-        (("v4", ("avx512_bf16",), ("-mavx512bf16",)),),
+        (("v4", ("avx512_bf16",), ("-mavx512bf16",)),), rounds_halves=True,
     ),
     Family(
         "amx_int8", "kernels/gemm.pyx.tp", "bytes with 32-bit sums, tile registers of 16 rows by 64 bytes",
@@ -242,6 +244,7 @@ FAMILIES = (
     Family(
         "amx_bf16", "kernels/gemm.pyx.tp", "bfloat16, tile registers of 16 rows by 64 bytes",
         (("v4", ("amx_tile", "amx_bf16", "avx512_bf16"), ("-mamx-tile", "-mamx-bf16", "-mavx512bf16")),),
+        rounds_halves=True,
     ),
 )
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.

@@ -19,7 +19,7 @@ from test_variants import BLOCKS, GEOMETRIES, LETTERS, check, problem_of, sea, s
 
 import fastgemm
 from fastgemm import cpu, dispatch, graph, kernels, registry
-from fastgemm.heuristic import matrices, packed_b, rules
+from fastgemm.heuristic import matrices, packed_b, rules, ways
 from fastgemm.plan import Plan
 from fastgemm.problem import PACKED, Config, Problem
 
@@ -198,6 +198,37 @@ def test_attention_of_halves() -> None:
     scored = np.exp(x["q"] @ x["k"].swapaxes(1, 2) * 0.125)
     want = scored / scored.sum(axis=-1, keepdims=True) @ x["v"]
     assert np.allclose(compiled(**values).astype("f8"), want, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_few_rows_by_weights(dtype: str) -> None:
+    """Rows of a B that lies along k are read where they are: as the rules say of sizes, with what follows a product."""
+    rng, kind = np.random.default_rng(4), dtype_of(dtype)
+    result = np.float32 if dtype == "bfloat16" else np.int32
+    row = registry.product_row(dtype, dtype, np.dtype(result).name)
+    assert row is not None
+    ways_taken = set()
+    for m, n, k in itertools.product((2, 3, 4, 8, 9, 32, 33, 64, 100), (63, 64, 130, 1100), (64, 128, 256, 520, 1024)):
+        x, w = (rng.integers(-6, 6, size).astype(kind) for size in ((m, k), (n, k)))
+        want = x.astype("f8") @ w.astype("f8").T
+        with dispatch.watched() as seen:
+            assert np.array_equal(fastgemm.matmul(x, w.T, dtype=result), want)
+        (problem, _), *_ = seen
+        turned = ways.turns(Problem(row.name, m, n, k, layout="nt", threads=problem.threads))
+        assert (problem.m, problem.n) == ((n, m) if turned else (m, n)), (m, n, k)
+        ways_taken.add(turned)
+        out = np.zeros((n, m), result).T
+        assert np.array_equal(fastgemm.matmul(x, w.T, out=out, dtype=result), want)
+        if dtype == "int8":
+            rows, columns = (rng.integers(-9, 9, size).astype("i1") for size in (m, n))
+            want = (x.astype("f8") - rows[:, None]) @ (w.T.astype("f8") - columns)
+            assert np.array_equal(fastgemm.matmul_integer(x, w.T, rows, columns), want)
+            continue
+        bias, residual = rng.integers(-6, 6, n).astype(kind), rng.integers(-6, 6, (m, n)).astype(kind)
+        for activation, least in (("relu", 0.0), (None, -np.inf)):
+            got = fastgemm.linear(x, w, bias, activation=activation, residual=residual)
+            assert np.array_equal(got, np.maximum(want + bias.astype("f8") + residual.astype("f8"), least).astype(kind))
+    assert ways_taken == ({False, True} if ways.turns_matrices(row) else {False})
 
 
 def test_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,9 @@ def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Co
     own = kernels.family(dt, tier)
     if registry.strips(own, dt):
         made.append(Config(own, tier.name, mr, nr, pack="none"))
+    if matrices := kernels.matrix_family(dt, tier):
+        tiles = registry.tiles(dt, tier, matrices)
+        made += [Config(matrices, tier.name, *tile, kc=64, pack=pack) for tile in tiles for pack in ("b", "ab")]
     return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]
 
 
@@ -105,6 +108,8 @@ def test_no_byte_beside_operands(
         (70, 3, 41),
         (66, 4, 42),
         (84, 5, 130),
+        # Whole chunks of tile registers, whose rows are read as they lie.
+        *itertools.product((15, 33), (17, 70), (64, 128)),
         # Few rows in groups that share some of them.
         *itertools.product((5, 9, 13), (2, 4, 7), (3, 42)),
     ]

@@ -128,7 +128,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # Of halves two a lane that come from memory four panels (times two: 16 x 2560 x 2560 1.0 to 1.1, 16 x 8192 x
         # 2048 1.0 to 1.07, 48 x 4096 x 4096 1.13, 64 x 16384 x 4096 1.0 to 1.18; 32 x 3072 x 1024 0.99, 100 x 8192 x
         # 2048 0.7).
-        halves = kernels.family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
+        halves = kernels.blocked_family(problem.row, tier) == "bf16" and problem.k * row_b > cpu.caches().l3 // 4
         nc = (4 if halves and problem.m <= 64 else 2) * nr
         if nr * held < 128 and SEVERAL * nr * held * kc <= l2 >> 2:
             # Narrow panels of few steps (AVX2 on Zen 4, eight times two: nt 100 x 200 x 200 1.02, 150 x 150 x 400 1.02,
@@ -155,7 +155,7 @@ def _panels_written(problem: Problem, tier: registry.Isa, mr: int) -> int:
     # Few steps of dot products, and long rows of C that share sets of L1, or come from memory: fewer of them at a time.
     # 0: as many as fit.
     row = problem.row
-    dot = registry.dot(kernels.family(row, tier), row)
+    dot = registry.dot(kernels.blocked_family(row, tier), row)
     row_c = problem.n * row.result_bytes
     if dot is None:
         return l1_written.panels(problem, tier, mr)

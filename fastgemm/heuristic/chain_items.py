@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from .. import cpu, registry
 from ..problem import Config, Problem
-from . import rules
+from . import matrices, rules
 
 # The part of L2 up to which B is copied in one block.  (Of all columns, over the rules' own blocks of columns: 4096 x
 # 64 0.90, 6000 x 64 0.77, where K takes all of L2 and more.)
@@ -114,8 +114,10 @@ def kept(problem: Problem, config: Config) -> float:
         return 0.0
     if not stays(_bytes(problem), problem.m):
         return 0.0
+    if registry.by_matrices(config.family):
+        return matrices.copying(problem)
     lanes = registry.lanes(problem.row, registry.isa(config.isa))
-    return rules.copying(problem.layout, -(-problem.n // lanes), -(-problem.k // problem.row.group), lanes)
+    return rules.copying(problem.layout, -(-problem.n // lanes), rules.steps_of(problem, config), lanes)
 
 
 def _bytes(problem: Problem) -> int:

@@ -18,7 +18,8 @@ take, times:
 from __future__ import annotations
 
 from .. import cpu, kernels, registry
-from ..problem import MAX_PARTIAL, Config, Problem
+from ..problem import MAX_PARTIAL, PACKED, Config, Problem, transposed
+from . import ways
 
 # Bytes of k in a register, its rows, and its columns.
 CHUNK, ROWS, COLUMNS = 64, 16, 16
@@ -28,8 +29,10 @@ HALVES_LEAST = ((4, 64), (32, 32))
 HALVES_FEW = 12          # rows up to which B is not copied where it takes more than so much of L2
 HALVES_SHARE = 2
 # Rows up to which panels are four registers wide, which are copied faster than narrow ones (64 x 256 x 256, bytes, 9.3
-# us; 11.7 in panels of two).
-WIDE_ROWS = 256
+# us; 11.7 in panels of two).  Of panels that were packed before only those of one register of rows are, for more rows
+# meet narrow ones half as often; and such a panel of which L1 holds a part like this, whose rows of 64 bytes are
+# rounded together.
+WIDE_ROWS, WIDE_PART = 256, 1.5
 # Bytes of k in a block (2048^3 of bytes over blocks of 512, whose sums are read and written four times, 1.18), rows of
 # a block of A, where C is written whole rows at a time (64 over 256, 1000^3 1.07, 2048^3 1.15), and of one that meets
 # panels which were packed before.
@@ -53,6 +56,9 @@ def family(problem: Problem, tier: registry.Isa) -> str:
     """
     row = problem.row
     found = kernels.matrix_family(row, tier)
+    if found and problem.layout[1] != PACKED and ways.turns(transposed(problem)):
+        # Few rows that have been exchanged.
+        return found
     if not found or problem.n < COLUMNS:
         return ""
     deep = problem.k * row.stored_bytes
@@ -90,7 +96,7 @@ def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
     (32, 32, 1024, 'b')
     """
     row = problem.row
-    mr, nr = _tile(row, tier, found, problem.m, problem.n)
+    mr, nr = _tile(problem, tier, found, WIDE_ROWS)
     size, l2 = row.stored_bytes, cpu.caches().l2
     kc = -(-problem.k // -(-problem.k * size // DEEPEST))
     nc = max(nr, l2 // 2 // (kc * size) // nr * nr)
@@ -99,17 +105,18 @@ def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
     return Config(found, tier.name, mr, nr, max(mr, BLOCK_ROWS), kc, nc, pack, split, threads)
 
 
-def panels(row: registry.DType, tier: registry.Isa, found: str, rows: int, n: int) -> int:
-    """Return the width of the panels, in vectors, that suits products with so many rows.
+def panels(problem: Problem, tier: registry.Isa, found: str) -> int:
+    """Return the width of the panels, in vectors, that suits such a product by a B that is packed once.
 
     Examples
     --------
     >>> from fastgemm import registry
     >>> from fastgemm.heuristic import matrices
-    >>> [matrices.panels(registry.dtype("bf16"), registry.isa("v4"), "amx_bf16", rows, 512) for rows in (8, 512)]
+    >>> from fastgemm.problem import Problem
+    >>> [matrices.panels(Problem("bf16", m, 512, 2048), registry.isa("v4"), "amx_bf16") for m in (8, 512)]
     [4, 2]
     """
-    return _tile(row, tier, found, rows, n)[1] // registry.lanes(row, tier)
+    return _tile(problem, tier, found, ROWS)[1] // registry.lanes(problem.row, tier)
 
 
 def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
@@ -128,7 +135,6 @@ def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
 
 def cycles(problem: Problem, found: Config) -> float:
     """Return the estimate of one thread's part of a product, in cycles."""
-    row = problem.row
     m, n, batch = problem.m, problem.n, problem.batch
     if found.split == "m":
         m = -(-m // found.threads)
@@ -136,8 +142,21 @@ def cycles(problem: Problem, found: Config) -> float:
         n = -(-n // found.threads)
     elif found.split == "batch":
         batch = -(-batch // found.threads)
-    copied = problem.k * n * row.stored_bytes / COPIED if problem.layout[1] in "ntg" else 0.0
+    copied = copying(problem) * n / problem.n if problem.layout[1] in "ntg" else 0.0
     return batch * (_tiles(problem, m, n, found.mr, found.nr) + copied)
+
+
+def copying(problem: Problem) -> float:
+    """Return the part of `cycles` that copies B.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import matrices
+    >>> from fastgemm.problem import Problem
+    >>> matrices.copying(Problem("i8_i32", 64, 100, 200))
+    5000.0
+    """
+    return problem.k * problem.n * problem.row.stored_bytes / COPIED
 
 
 def _tiles(problem: Problem, m: int, n: int, mr: int, nr: int) -> float:
@@ -146,9 +165,10 @@ def _tiles(problem: Problem, m: int, n: int, mr: int, nr: int) -> float:
     return products * PRODUCT + -(-m // mr) * -(-n // nr) * TILE
 
 
-def _tile(row: registry.DType, tier: registry.Isa, found: str, m: int, n: int) -> tuple[int, int]:
-    tall, wide = registry.tiles(row, tier, found)
-    return wide if n > tall[1] and m <= WIDE_ROWS else tall
+def _tile(problem: Problem, tier: registry.Isa, found: str, most: int) -> tuple[int, int]:
+    tall, wide = registry.tiles(problem.row, tier, found)
+    held = WIDE_PART * wide[1] * problem.k * problem.row.stored_bytes <= cpu.caches().l1d
+    return wide if problem.n > tall[1] and (problem.m <= most or held) else tall
 
 
 def _team(problem: Problem, mr: int, nr: int) -> tuple[str, int]:

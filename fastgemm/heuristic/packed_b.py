@@ -25,11 +25,11 @@ def family(row: registry.DType, tier: registry.Isa) -> str:
     >>> packed_b.family(registry.dtype("f32"), registry.isa("v4"))
     'gemm'
     """
-    return kernels.matrix_family(row, tier) or kernels.family(row, tier)
+    return kernels.best_family(row, tier)
 
 
-def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -> int:
-    """Return the width of the panels, in vectors, that suits products with so many rows.
+def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int, k: int = costs.DEEP) -> int:
+    """Return the width of the panels, in vectors, that suits products with so many rows, and so many steps of k.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int) -
     rows = TYPICAL_ROWS if rows is None else rows
     own = family(row, tier)
     if registry.by_matrices(own):
-        return matrices.panels(row, tier, own, rows, n)
+        return matrices.panels(Problem(row.name, rows, n, k, layout="np"), tier, own)
     # Not of one vector: such tiles are for A's that `strides` knows more of than is known here.
     tiles = [tile for tile in registry.registers(row, tier) if tile[1] > 1]
     if cpu.halves(tier):

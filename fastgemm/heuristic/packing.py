@@ -41,7 +41,7 @@ def packing(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> str:
     size = problem.row.itemsize
     row_b, panel = problem.n * size, nr * size
     if problem.row.converts:
-        stays = problem.layout[0] == "n" and registry.in_place(kernels.family(problem.row, tier), problem.row)
+        stays = problem.layout[0] == "n" and registry.in_place(kernels.blocked_family(problem.row, tier), problem.row)
         return "b" if stays else "ab"
     if problem.layout[0] == "g" and problem.m > mr and problem.n >= 4 * nr and problem.k * size > 256:
         return "ab"

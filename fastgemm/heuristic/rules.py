@@ -101,7 +101,7 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     if problem.m == 1 and by_gemv and not family_small.one_row(problem, tier):
         return _gemv(problem, tier)
     tier = _narrower(problem, tier)
-    blocked = kernels.family(problem.row, tier)
+    blocked = kernels.blocked_family(problem.row, tier)
     best: tuple[float, Config] | None = None
     for mr, nr in l1_stacks.tiles(problem, tier):
         pack = packing(problem, tier, mr, nr)
@@ -167,8 +167,7 @@ def cycles(problem: Problem, config: Config) -> float:
     if registry.by_matrices(config.family):
         return matrices.cycles(problem, config)
     row, tier = problem.row, registry.isa(config.isa)
-    lanes, dot = registry.lanes(row, tier), registry.dot(config.family, row)
-    steps = -(-problem.k // (dot.group if dot else row.group))
+    lanes, steps = registry.lanes(row, tier), steps_of(problem, config)
     if not config.mr or config.nr < lanes:
         # Dot products load both operands for each step, and add up lanes at the end.
         numbers = problem.batch * problem.m * problem.n * row.parts / config.threads
@@ -222,7 +221,7 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     # Beside long rows of B it does not show (64 x 576 x 28000 10.5 / 9.6 / 10.1).
     # Nor of halves two a lane, which are half as many steps (bf16 2450 x 32 x 288, 32 of them, 14x32 3.6 ms, 8x48 5.2;
     # 100000 x 32 x 144 1.31, 100000 x 64 x 144 times 6x64 1.11).
-    own = kernels.family(dt, tier) != "gemm"
+    own = kernels.blocked_family(dt, tier) != "gemm"
     far = problem.m * problem.k * problem.batch * dt.itemsize > cpu.caches().l3 and problem.layout[0] != "t" and not own
     row_bytes = 0 if own or (problem.layout[0] == "t" and row_b <= SHORT_ROW) else dt.real_bytes
     streams = streams_of(dt, far)
@@ -239,6 +238,20 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     if split == "k":
         moved += m * vectors * (threads + 1)
     return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
+
+
+def steps_of(problem: Problem, config: Config) -> int:
+    """Return the steps of k of a product's tiles: those of dot products are several numbers each.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import rules
+    >>> from fastgemm.problem import Config, Problem
+    >>> rules.steps_of(Problem("bf16", 8, 8, 9), Config("bf16", "v4"))
+    5
+    """
+    dot = registry.dot(config.family, problem.row)
+    return -(-problem.k // (dot.group if dot else problem.row.group))
 
 
 def copying(layout: str, vectors: int, steps: int, lanes: int) -> float:

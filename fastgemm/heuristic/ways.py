@@ -179,6 +179,16 @@ BRIEF_N, BRIEF_THREE = 4, 8
 # by 32 0.9 1.05 1.0 0.85 1.0 0.8; f64 n = 5, 6, 7, 9 by 64 1.6 to 1.9, 1.45 to 1.6, 1.2 to 1.4, 1.1 to 1.5, i32 and
 # AVX2 alike.)
 THIN_BYTES, THIN_M, THIN_K = ((32, 56), (64, 80)), 32, 48
+# And few rows of bytes or bfloat16 by a B that lies along k, as weights do, where tile registers multiply: exchanged
+# its rows are read where they are, and what is copied are the few rows of A.  Rows at most, columns to a row and bytes
+# of k, in whole chunks, at least; fewest rows by bytes of a number, fewest columns.  (Emerald Rapids, one thread, over
+# the better of copying B and dot products in place, B's rows at lines and, in brackets, not: bfloat16 4 rows 256 x 256
+# 2.6 (1.7), 1024 x 1024 1.9 (1.4), 4096 x 4096 1.2 (0.96), 16 rows 2.2 (1.9), 2.7 (2.2), 2.9 (2.3), 32 rows 64 x 256
+# 1.1 (1.1), 48 rows 1.4 (1.15), 1.9 (1.75), 2.3 (1.9), 64 x 256 1.0 (0.8), 128 rows 0.9 (0.7), 1.3 (1.2), 1.6 (1.4), 2
+# rows 1.05 to 1.5 (0.5 to 0.6, of copies); bytes 4 rows 0.95 to 1.1 (0.8), 8 rows 1.4 (1.2), 2.1 (1.4), 1.4 (1.1), 32
+# rows 1.35 (1.2), 2.4 (2.0), 3.0 (2.5), 64 rows 256 x 256 1.0 (0.9), 1.6 (1.5), 2.1 (1.9).)
+MATRIX_TURNED = ((32, 2, 256), (64, 4, 1024), (128, 8, 1024))
+MATRIX_ROWS, MATRIX_COLUMNS, MATRIX_CHUNK = {1: 8, 2: 4}, 64, 64
 
 
 def near_bytes() -> int:
@@ -377,6 +387,52 @@ def by_dots(problem: Asked) -> bool:
     return m <= share * lanes * -(-m // lanes) and 2 * m != 3 * lanes
 
 
+def runs(family: str, tier: registry.Isa) -> bool:
+    """Say whether this CPU, the system and FASTGEMM_BF16 let a tier's family run, if it was built.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import ways
+    >>> ways.runs("vnni", registry.isa("v2"))
+    False
+    """
+    row = registry.family(family)
+    # The instructions of bfloat16 take subnormal numbers for zero; float32 arithmetic does not.
+    if row.rounds_halves and os.environ.get("FASTGEMM_BF16") == "exact":
+        return False
+    asked = registry.beyond(row, tier)
+    if asked is None or not cpu.features().issuperset(asked[0]):
+        return False
+    return not registry.by_matrices(family) or cpu.gives_tiles()
+
+
+def turns_matrices(row: registry.DType) -> bool:
+    """Say whether few rows of a dtype may be columns of the transposed output, for tile registers (`MATRIX_TURNED`).
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import ways
+    >>> ways.turns_matrices(registry.dtype("f32"))
+    False
+    """
+    # (Sums that are rounded to bytes are so along rows.)
+    families = [family.name for family in registry.FAMILIES if registry.by_matrices(family.name)]
+    taken = [name for name in families if registry.computes(name, row)]
+    plain = not (row.group > 1 and row.narrows)
+    return plain and any(runs(name, tier) for name in taken for tier in _long_tiers())
+
+
+def _turned_matrices(problem: Asked) -> bool:
+    m, n, k, size = problem.m, problem.n, problem.k, problem.row.stored_bytes
+    if problem.layout != "nt" or problem.batch != 1 or not turns_matrices(problem.row):
+        return False
+    if m < MATRIX_ROWS[size] or n < MATRIX_COLUMNS or k * size % MATRIX_CHUNK:
+        return False
+    return any(m <= most and n >= ratio * m and k * size >= deep for most, ratio, deep in MATRIX_TURNED)
+
+
 def turns(problem: Asked) -> bool:
     """Say whether the transposed output is computed although C is row-major (see `TURNED_FROM`).
 
@@ -387,6 +443,8 @@ def turns(problem: Asked) -> bool:
     (True, False)
     """
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
+    if not problem.row.turns:
+        return _turned_matrices(problem)
     if problem.layout in ("tn", "tt") and problem.row.turns and _thin(m, n * size, k):
         return True
     if problem.layout == "tt" and problem.row.turns:

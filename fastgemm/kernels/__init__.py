@@ -24,7 +24,10 @@ import time
 
 from .. import cpu, registry
 from ..driver import _kernels, _plan
-from ..heuristic.ways import halved_bytes
+from ..heuristic.ways import halved_bytes, runs
+
+# Of the loop that says which of two families is faster: 20 us of float32's multiply-adds.
+PEAK_ROUNDS = 4000
 
 _loaded: set[str] = set()
 _lock = threading.Lock()
@@ -63,13 +66,7 @@ def has(family: str, isa: str) -> bool:
     >>> kernels.has("vnni", "v2")
     False
     """
-    if family in ("bf16", "amx_bf16") and os.environ.get("FASTGEMM_BF16") == "exact":
-        # The instruction takes subnormal numbers for zero; float32 arithmetic does not.
-        return False
-    asked = registry.beyond(registry.family(family), registry.isa(isa))
-    if asked is None or not cpu.features().issuperset(asked[0]):
-        return False
-    if registry.by_matrices(family) and not cpu.gives_tiles():
+    if not runs(family, registry.isa(isa)):
         return False
     return importlib.util.find_spec(registry.module(family, registry.isa(isa))) is not None
 
@@ -86,6 +83,46 @@ def family(row: registry.DType, tier: registry.Isa) -> str:
     'gemm'
     """
     return _beyond(row, tier, False) or "gemm"
+
+
+def blocked_family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the family of vectors whose tiles compute a dtype: `family`, unless it is slower than the tier's own.
+
+    Intel's dot product of bfloat16 is: it takes twice as long as the two multiply-adds of float32 (Emerald Rapids, 89
+    and 177 GFLOP/s; 512^3 converted to float32 1.84), where AMD's takes half of that.  No CPU tells, so both are
+    measured, once, in half a millisecond.  In place, where few rows are bound by reading B, it gains all the same (1 x
+    1024 x 1024 1.7).
+
+    Examples
+    --------
+    >>> from fastgemm import kernels, registry
+    >>> kernels.blocked_family(registry.dtype("f32"), registry.isa("v3"))
+    'gemm'
+    """
+    found = family(row, tier)
+    return "gemm" if found != "gemm" and not row.exact and not _faster(found, row.name, tier.name) else found
+
+
+@functools.cache
+def _faster(family_name: str, name: str, isa: str) -> bool:
+    # The best of a few, by turns: the two rates are a factor of two or more apart, one way or the other.
+    best = {family_name: 0.0, "gemm": 0.0}
+    for own in 5 * tuple(best):
+        flops, seconds = peak(name, isa, PEAK_ROUNDS, own)
+        best[own] = max(best[own], flops / seconds)
+    return best[family_name] > best["gemm"]
+
+
+def best_family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the family that computes large products of a dtype: by tile registers, or `blocked_family`.
+
+    Examples
+    --------
+    >>> from fastgemm import kernels, registry
+    >>> kernels.best_family(registry.dtype("f32"), registry.isa("v3"))
+    'gemm'
+    """
+    return matrix_family(row, tier) or blocked_family(row, tier)
 
 
 def matrix_family(row: registry.DType, tier: registry.Isa) -> str:
