@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 
 from .. import registry
-from ._caches import MIB, Caches, sizes
+from ._caches import MIB, Caches, counted_l3, sizes
 from ._cores import affinity, cores, quota
 from ._cpuid import ask_for_tiles, cpuid, xcr0
 from ._features import brand, decode, half_wide
@@ -75,9 +75,10 @@ def gives_tiles() -> bool:
 
 @functools.cache
 def caches() -> Caches:
-    """Return the cache sizes in bytes: L1 data and L2 of one core, L3 as shared.
+    """Return the cache sizes in bytes: L1 data and L2 of one core, and L3 as far as this process may count on it.
 
-    A size that cannot be found out is replaced by a usual one (32 KiB, 1 MiB, 8 MiB).
+    A size that cannot be found out is replaced by a usual one (32 KiB, 1 MiB, 8 MiB).  Of an L3 that a whole socket of
+    cores shares the part is meant that those count on which the process may use (`counted_l3`).
 
     Examples
     --------
@@ -85,7 +86,8 @@ def caches() -> Caches:
     >>> cpu.caches().l1d >= 8192
     True
     """
-    return sizes(cpuid, affinity())
+    found = sizes(cpuid, affinity())
+    return found._replace(l3=counted_l3(found.l3, cores()))
 
 
 @functools.cache
