@@ -244,7 +244,11 @@ def test_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not took("i8_i32", 512, 512, 32)
     assert not took("i8_i32", 4, 512, 512)
     assert not took("bf16", 4, 4096, 4096)
-    assert not took("bf16", 512, 8, 512)
+    assert took("bf16", 572, 8, 572) == took("bf16", 460, 460, 4) == "amx_bf16"
+    assert took("i8_i32", 572, 8, 572) == "amx_int8"
+    assert not took("bf16", 16, 16, 16)
+    assert not took("i8_i32", 784, 8, 72)
+    assert not took("bf16", 512, 1, 512)
     assert matrices.family(Problem("bf16", 512, 512, 512), registry.isa("v3")) == ""
     sizes = [(4, 64, 64), (16, 4096, 4096), (1000, 1000, 1000), (64, 64, 100_000), (100_000, 64, 64)]
     sizes.append((300, 20, packed_b.MAX_BYTES_K))

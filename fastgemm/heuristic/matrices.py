@@ -8,11 +8,14 @@ Measured on an Emerald Rapids (2 cores, AMX, L1 48 KiB, L2 2 MiB), one thread, a
 take, times:
 
 * bytes, m x n x k: 8 x 256 x 256 0.94, 12 x 256 x 256 1.29, 16 x 256 x 256 1.59, 64 x 256 x 256 2.3, 128 x 256 x 1024
-  2.7; k = 64: 16 rows 0.92 to 1.05, 32 rows 0.9 to 1.04, 64 rows 1.05 to 1.13, 128 x 64 1.43; k = 16 0.5 to 0.8;
+  2.7; k = 64: 16 rows 0.92 to 1.05, 32 rows 0.9 to 1.04, 64 rows 1.05 to 1.13, 128 x 64 1.43; k = 16 0.5 to 0.8, 4
+  0.5; fewer columns than a register has: 572 x 8 x 572 1.75, 64 x 8 x 256 1.5, 64 x 4 x 1024 2.1, 784 x 8 x 72 0.93,
+  3136 x 4 x 36 0.84;
 * bfloat16: 4 x 64 x 64 1.56, 4 x 256 x 1024 1.38, 4 x 1024 x 256 1.25, 8 x 256 x 256 2.4, 64 x 1024 x 1024 3.4, 128 x
   256 x 256 6.3; a B of more than half of L2 in place by few rows 4 x 1024 x 1024 0.34, 8 x 1024 x 1024 0.79, 12 x 1024
-  x 1024 1.48; k = 16: 32 x 64 1.08, 16 x 256 1.45, 64 x 256 2.6, 16 x 64 0.82; n = 16: k = 16 0.6 to 1.0, k = 256 1.2
-  to 3.
+  x 1024 1.48; by work: 32 x 64 x 16, 8 x 64 x 64, 8 x 16 x 256 1.1 to 1.7, 128 x 16 x 16 and 32 x 16 x 64 0.93 and
+  0.98, half of that 0.8 to 1.0; 460 x 460 x 4 2.2, 800 x 800 x 4 1.9, 572 x 8 x 572 3.7, 64 x 2 x 1024 2.8, 784 x 8 x
+  72 2.1, 3136 x 4 x 36 1.7.
 """
 
 from __future__ import annotations
@@ -23,20 +26,23 @@ from . import ways
 
 # Bytes of k in a register, its rows, and its columns.
 CHUNK, ROWS, COLUMNS = 64, 16, 16
-# What a product must have to be taken, as above: rows and bytes of k, either pair of them.
-BYTES_LEAST = ((12, 128), (64, 64))
-HALVES_LEAST = ((4, 64), (32, 32))
-HALVES_FEW = 12          # rows up to which B is not copied where it takes more than so much of L2
-HALVES_SHARE = 2
+# What a product of bytes must have to be taken, as above: rows, columns and bytes of k, any three of them.
+BYTES_LEAST = ((12, COLUMNS, 128), (64, COLUMNS, 64), (64, 2, 256))
+# And one of bfloat16: the same, or rows and multiply-adds; but few rows have no B copied that takes more than half of
+# L2.
+HALVES_LEAST = ((4, COLUMNS, 64),)
+HALVES_ROWS, HALVES_WORK = 8, 1 << 15
+HALVES_FEW, HALVES_SHARE = 12, 2
 # Rows up to which panels are four registers wide, which are copied faster than narrow ones (64 x 256 x 256, bytes, 9.3
 # us; 11.7 in panels of two).  Of panels that were packed before only those of one register of rows are, for more rows
 # meet narrow ones half as often; and such a panel of which L1 holds a part like this, whose rows of 64 bytes are
 # rounded together.
-WIDE_ROWS, WIDE_PART = 256, 1.5
+WIDE_ROWS, WIDE_PART = 512, 1.5
 # Bytes of k in a block (2048^3 of bytes over blocks of 512, whose sums are read and written four times, 1.18), rows of
 # a block of A, where C is written whole rows at a time (64 over 256, 1000^3 1.07, 2048^3 1.15), and of one that meets
 # panels which were packed before.
 DEEPEST, BLOCK_ROWS, READY_ROWS = 2048, 64, 256
+NARROW_ROWS = 512        # of a block where C is one panel wide (64 over 512, 784 x 16 x 144 0.8, 3136 x 4 x 36 0.8)
 # Cycles: of a product of 8 rows, where caches keep up half of the time; of a tile; bytes of B copied in one.
 PRODUCT, TILE, COPIED = 12.0, 80.0, 4.0
 TEAM_CYCLES = 20_000     # of one thread from which on a second one is asked
@@ -59,19 +65,15 @@ def family(problem: Problem, tier: registry.Isa) -> str:
     if found and problem.layout[1] != PACKED and ways.turns(transposed(problem)):
         # Few rows that have been exchanged.
         return found
-    if not found or problem.n < COLUMNS:
+    if not found or problem.n == 1:
         return ""
-    deep = problem.k * row.stored_bytes
-    if row.stored_bytes == 1:
-        least = BYTES_LEAST
-    else:
-        least = HALVES_LEAST
-        few = problem.m < HALVES_FEW
-        if few and HALVES_SHARE * deep * problem.n > cpu.caches().l2:
-            return ""
-        if deep < CHUNK and problem.n < 4 * COLUMNS:
-            return ""
-    return found if any(problem.m >= rows and deep >= steps for rows, steps in least) else ""
+    m, n, deep, halves = problem.m, problem.n, problem.k * row.stored_bytes, row.stored_bytes > 1
+    if halves and m < HALVES_FEW and HALVES_SHARE * deep * n > cpu.caches().l2:
+        return ""
+    if halves and m >= HALVES_ROWS and m * n * problem.k >= HALVES_WORK:
+        return found
+    least = HALVES_LEAST if halves else BYTES_LEAST
+    return found if any(m >= rows and n >= columns and deep >= steps for rows, columns, steps in least) else ""
 
 
 def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
@@ -102,7 +104,8 @@ def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
     nc = max(nr, l2 // 2 // (kc * size) // nr * nr)
     pack = "b" if problem.layout[0] == "n" else "ab"
     split, threads = _team(problem, mr, nr)
-    return Config(found, tier.name, mr, nr, max(mr, BLOCK_ROWS), kc, nc, pack, split, threads)
+    mc = NARROW_ROWS if problem.n <= nr else BLOCK_ROWS
+    return Config(found, tier.name, mr, nr, mc, kc, nc, pack, split, threads)
 
 
 def panels(problem: Problem, tier: registry.Isa, found: str) -> int:
