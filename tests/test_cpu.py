@@ -129,6 +129,13 @@ def test_caches_from_cpuid(leaf: int, tmp_path: Path) -> None:
     assert _caches.sizes(cpuid, sysfs=tmp_path) == (48 * KIB, 2 * MIB, 32 * MIB)
 
 
+def test_whose_leaf_describes_caches() -> None:
+    """Intel's, or AMD's: what tells that L2 brings half a line a cycle."""
+    for leaf, told in ((4, True), (0x8000001D, False)):
+        assert _features.half_lines(fake_cpuid(leaves_of(leaf, 48, 2048, 32768))) == told
+    assert not _features.half_lines(lambda leaf, subleaf: None)
+
+
 def test_caches_from_sysfs_when_cpuid_is_silent(tmp_path: Path) -> None:
     sysfs_cpu(tmp_path, 0, {1: "48K", 2: "1024K", 3: "32768K"})
     assert _caches.sizes(fake_cpuid({}), sysfs=tmp_path) == (48 * KIB, MIB, 32 * MIB)

@@ -81,6 +81,7 @@ RULES = [
 def usual_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the rules see 48 KiB, 1 MiB and 32 MiB, whatever this CPU has."""
     monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
+    monkeypatch.setattr(cpu, "_half_lines", lambda: False)
 
 
 @pytest.mark.skipif("v4" not in TIERS, reason="no v4 here")
@@ -319,6 +320,7 @@ def test_heuristic(child: Child, isa: str) -> None:
     rows = [registry.dtype(name) for name in PINNED[isa]]
     # Beside a small L1 B would be copied.
     code = "from fastgemm import cpu\ncpu.caches = lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20)\n"
+    code += "cpu._half_lines = lambda: False\n"
     code += "".join(f"report(64, 64, 600, {row.numpy!r})\n" for row in rows)
     code += "report(1, 300, 200)\nreport(300, 1, 200)\nreport(1, 300, 200, layout='ng')\n"
     found = routes(child, code, FASTGEMM_ISA=isa)

@@ -23,8 +23,10 @@ RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
 
 
 def test_which_cpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    for l1d, halves, small in ((32, False, True), (32, True, False), (48, False, False)):
+    cases = [(32, False, False, True), (32, True, False, False), (48, False, False, False), (48, False, True, True)]
+    for l1d, halves, half_lines, small in (*cases, (64, False, True, False)):
         monkeypatch.setattr(cpu, "caches", lambda l1d=l1d: cpu.Caches(l1d << 10, MIB, 33 * MIB))
+        monkeypatch.setattr(cpu, "_half_lines", lambda half_lines=half_lines: half_lines)
         monkeypatch.setattr(cpu, "halves", lambda tier, halves=halves: halves)
         assert [cpu.small_l1(tier) for tier in registry.ISAS] == [False, False, small]
 

@@ -13,15 +13,17 @@ from .. import registry
 from ._caches import MIB, Caches, counted_l3, sizes
 from ._cores import affinity, cores, quota
 from ._cpuid import ask_for_tiles, cpuid, xcr0
-from ._features import brand, decode, half_wide
+from ._features import brand, decode, half_lines, half_wide
 
 __all__ = [
     "Caches", "affinity", "caches", "cores", "describe", "features", "gives_tiles", "halves", "isas", "key", "quota",
     "small_l1",
 ]
 
-# Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors.
+# Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors:
+# always, and where L2 brings half a line a cycle.
 HALF_WIDE_L1 = SMALL_L1 = 32 << 10
+SMALL_HALF_LINES = 48 << 10
 
 # What sets CPUs of one tier apart for kernels, in the order of the key.
 _MARKS = (
@@ -95,6 +97,11 @@ def _half_wide() -> bool:
     return half_wide(cpuid)
 
 
+@functools.cache
+def _half_lines() -> bool:
+    return half_lines(cpuid)
+
+
 def halves(tier: registry.Isa) -> bool:
     """Say whether this CPU computes the vectors of a tier in two halves, so that longer ones are no faster.
 
@@ -111,10 +118,14 @@ def halves(tier: registry.Isa) -> bool:
 
 
 def small_l1(tier: registry.Isa) -> bool:
-    """Say whether this CPU computes a tier's vectors of 64 bytes whole, beside an L1 of 32 KiB.
+    """Say whether this CPU computes a tier's vectors of 64 bytes whole, beside an L1 that is small for them.
 
-    Intel's first cores with AVX-512 (Skylake-SP, Cascade Lake) are such; those since have 48 KiB, as have AMD's with
-    units of 512 bits.
+    Of 32 KiB, as Intel's first cores with AVX-512 have it (Skylake-SP, Cascade Lake); or of 48 KiB, where what it does
+    not hold comes at half a line a cycle.  AMD's with units of 512 bits have 48 KiB and bring a whole one, so whose
+    leaf of CPUID describes the caches tells (`half_lines`).  (Emerald Rapids, 36 bytes a cycle from L2, one thread, the
+    rules for a small L1 over the others: float32 256 x 1152 x 25088 tn 1.64, 128 x 2048 x 2048 1.85, 50464 x 1600 x 32
+    1.79, 16 x 2048 x 512 1.6, 512^3, five of them, 1.2, 186 real shapes 1.02, the worst 16 x 2560 x 2560 0.88; float64
+    784 x 4800 x 32 2.3, 400^3 1.27, 18 shapes 1.16.)
 
     Examples
     --------
@@ -122,7 +133,8 @@ def small_l1(tier: registry.Isa) -> bool:
     >>> cpu.small_l1(registry.isa("v3"))
     False
     """
-    return tier.vector_bytes == 64 and caches().l1d <= SMALL_L1 and not halves(tier)
+    small = SMALL_HALF_LINES if _half_lines() else SMALL_L1
+    return tier.vector_bytes == 64 and caches().l1d <= small and not halves(tier)
 
 
 def key() -> str:

@@ -56,6 +56,9 @@ _GROUPS = (
 # AMD's widths of its units (leaf 0x8000001A, EAX).  Linux's KVM let three bits through, so no 512 is no answer.
 _WIDTHS, _FP256, _FP512 = 0x8000001A, 2, 3
 
+# Intel's description of the caches; AMD has another leaf, and zeros here.
+_CACHES = 4
+
 # A CPU with two kinds of core (leaf 7, EDX): each kind answers CPUID for itself.
 _HYBRID = 15
 
@@ -94,6 +97,12 @@ def half_wide(cpuid: CpuId) -> bool:
     """Say whether the CPU calls its floating-point units 256 bits wide, and does not call them wider."""
     leaf = cpuid(_WIDTHS, 0)
     return leaf is not None and bool(leaf[EAX] >> _FP256 & 1) and not leaf[EAX] >> _FP512 & 1
+
+
+def half_lines(cpuid: CpuId) -> bool:
+    """Say whether the CPU describes its caches by Intel's leaf, whose cores bring half a line a cycle from L2."""
+    leaf = cpuid(_CACHES, 0)
+    return leaf is not None and bool(leaf[EAX] & 31)
 
 
 def brand(cpuid: CpuId) -> str:
