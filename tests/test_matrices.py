@@ -251,7 +251,10 @@ def test_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not took("bf16", 512, 1, 512)
     assert matrices.family(Problem("bf16", 512, 512, 512), registry.isa("v3")) == ""
     sizes = [(4, 64, 64), (16, 4096, 4096), (1000, 1000, 1000), (64, 64, 100_000), (100_000, 64, 64)]
-    sizes.append((300, 20, packed_b.MAX_BYTES_K))
+    sizes += [(300, 20, packed_b.MAX_BYTES_K), (300, 3000, 1)]
+    for m, dtype in ((1, "bf16"), (500, "bf16_f32")):
+        problem = Problem(dtype, m, 64, 3_000_000, layout="n" + PACKED)
+        assert packed_b.config(problem, V4, 2).misfit(problem) is None
     for (m, n, k), dtype, threads in itertools.product(sizes, ("i8_i32", "i8_q8", "bf16", "bf16_f32"), (1, 2, 16)):
         for layout, batch in (("nn", 1), ("tt", 1), ("gn", 20)):
             problem = Problem(dtype, m, n, k, batch, layout, threads)
@@ -296,6 +299,13 @@ def test_a_system_that_gives_no_tiles(child: Child) -> None:
         print(cpu.gives_tiles(), kernels.matrix_family(registry.dtype("i8_i32"), registry.isa("v4")))
         """))
     assert got.stdout.split() == ["False"]
+
+
+def test_registers_that_are_not_wanted(child: Child) -> None:
+    code = "from fastgemm import cpu, kernels, registry as r; import fastgemm, numpy as np\n"
+    code += "x = np.ones((128, 128), 'i1'); print(fastgemm.matmul(x, x, dtype=np.int32)[0, 0])\n"
+    code += "print(cpu.gives_tiles(), repr(kernels.matrix_family(r.dtype('i8_i32'), r.isa('v4'))))\n"
+    assert child(code, FASTGEMM_AMX="0").stdout.split() == ["128", "False", "''"]
 
 
 @pytest.mark.skipif(not kernels.has("amx_bf16", "v4"), reason="no amx_bf16")

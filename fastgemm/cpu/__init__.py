@@ -8,6 +8,7 @@ that it has.  `key` puts the answers that tuning depends on into one line.
 from __future__ import annotations
 
 import functools
+import os
 
 from .. import registry
 from ._caches import MIB, Caches, counted_l3, sizes
@@ -66,13 +67,16 @@ def isas() -> tuple[registry.Isa, ...]:
 def gives_tiles() -> bool:
     """Say whether the CPU has tile registers (AMX) and the system gives them to this process, which asks for them now.
 
+    From then on Linux refuses alternative signal stacks that are too small for them.  FASTGEMM_AMX=0: not asked for.
+
     Examples
     --------
     >>> from fastgemm import cpu
     >>> cpu.gives_tiles() <= ("amx_tile" in cpu.features())
     True
     """
-    return "amx_tile" in features() and ask_for_tiles()
+    wanted = os.environ.get("FASTGEMM_AMX", "") != "0"
+    return wanted and "amx_tile" in features() and ask_for_tiles()
 
 
 @functools.cache

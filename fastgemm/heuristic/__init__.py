@@ -12,7 +12,8 @@ packed_b.py         products by a B that was packed once
 chain_items.py      products of a chain's items, whose copies of B stay
 ways.py             which way a product is computed (as called, or its transposed output), and where memory begins
 strides.py          what strides mean for lines in L1, and which tiles suit them
-l1.py, l1_*.py      what an L1 of 32 KiB beside vectors of 64 bytes changes: copies, blocks, streams, stacks, outputs
+l1.py, l1_*.py      what an L1 that is small for vectors of 64 bytes changes (`cpu.small_l1`): copies, blocks, streams,
+                    stacks, outputs
 half_tier.py        whose kernels serve a CPU that computes its longest vectors in two halves
 costs.py            what all rules count with, in cycles
 

@@ -21,7 +21,7 @@ take, times:
 from __future__ import annotations
 
 from .. import cpu, kernels, registry
-from ..problem import MAX_PARTIAL, PACKED, Config, Problem, transposed
+from ..problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem, transposed
 from . import ways
 
 # Bytes of k in a register, its rows, and its columns.
@@ -42,6 +42,7 @@ WIDE_ROWS, WIDE_PART = 512, 1.5
 # a block of A, where C is written whole rows at a time (64 over 256, 1000^3 1.07, 2048^3 1.15), and of one that meets
 # panels which were packed before.
 DEEPEST, BLOCK_ROWS, READY_ROWS = 2048, 64, 256
+READY_STEPS = 1 << 17    # of k beside panels: what `pack` takes of bytes
 NARROW_ROWS = 512        # of a block where C is one panel wide (64 over 512, 784 x 16 x 144 0.8, 3136 x 4 x 36 0.8)
 # Cycles: of a product of 8 rows, where caches keep up half of the time; of a tile; bytes of B copied in one.
 PRODUCT, TILE, COPIED = 12.0, 80.0, 4.0
@@ -101,7 +102,7 @@ def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
     mr, nr = _tile(problem, tier, found, WIDE_ROWS)
     size, l2 = row.stored_bytes, cpu.caches().l2
     kc = -(-problem.k // -(-problem.k * size // DEEPEST))
-    nc = max(nr, l2 // 2 // (kc * size) // nr * nr)
+    nc = max(nr, min(MAX_BLOCK, l2 // 2 // (kc * size)) // nr * nr)
     pack = "b" if problem.layout[0] == "n" else "ab"
     split, threads = _team(problem, mr, nr)
     mc = NARROW_ROWS if problem.n <= nr else BLOCK_ROWS
@@ -123,17 +124,18 @@ def panels(problem: Problem, tier: registry.Isa, found: str) -> int:
 
 
 def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
-    """Return how to multiply by a B that lies in panels of `nv` vectors, all of k at a time."""
+    """Return how to multiply by a B that lies in panels of `nv` vectors: by all of k at a time, as bytes must."""
     row = problem.row
     mr, nr = next(tile for tile in registry.tiles(row, tier, found) if tile[1] == nv * registry.lanes(row, tier))
     size, l2 = row.stored_bytes, cpu.caches().l2
-    mc = max(mr, min(READY_ROWS, l2 // 4 // (problem.k * size)) // mr * mr)
-    nc = max(nr, l2 // 2 // (problem.k * size) // nr * nr)
+    kc = -(-problem.k // -(-problem.k // READY_STEPS))
+    mc = max(mr, min(READY_ROWS, l2 // 4 // (kc * size)) // mr * mr)
+    nc = max(nr, min(MAX_BLOCK, l2 // 2 // (kc * size)) // nr * nr)
     pack = "b" if problem.layout[0] == "n" else "ab"
     split, threads = _team(problem, mr, nr)
     if split == "k":
         split, threads = "n", 1
-    return Config(found, tier.name, mr, nr, mc, problem.k, nc, pack, split, threads)
+    return Config(found, tier.name, mr, nr, mc, kc, nc, pack, split, threads)
 
 
 def cycles(problem: Problem, found: Config) -> float:

@@ -10,6 +10,7 @@ and the tests may load others that the CPU can run.
     dots.pyx.tp   a few rows of output, both operands along k
     small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
     epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors
+    amx_*.tp      what tile registers have instead of gemm's microkernels (amx.pxd)
     rows.pyx.tp   softmax, layer norm, casts of rows      rows.pxd   rows from and to what they are stored as
 """
 
