@@ -249,6 +249,7 @@ def test_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not took("bf16", 16, 16, 16)
     assert not took("i8_i32", 784, 8, 72)
     assert not took("bf16", 512, 1, 512)
+    assert not took("bf16", 262144, 2, 4)
     assert matrices.family(Problem("bf16", 512, 512, 512), registry.isa("v3")) == ""
     sizes = [(4, 64, 64), (16, 4096, 4096), (1000, 1000, 1000), (64, 64, 100_000), (100_000, 64, 64)]
     sizes += [(300, 20, packed_b.MAX_BYTES_K), (300, 3000, 1)]

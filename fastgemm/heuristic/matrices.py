@@ -32,6 +32,7 @@ BYTES_LEAST = ((12, COLUMNS, 128), (64, COLUMNS, 64), (64, 2, 256))
 # L2.
 HALVES_LEAST = ((4, COLUMNS, 64),)
 HALVES_ROWS, HALVES_WORK = 8, 1 << 15
+HALVES_B = 128           # numbers of B (262144 x 2 x 4 0.3 of what rows that share vectors take)
 HALVES_FEW, HALVES_SHARE = 12, 2
 # Rows up to which panels are four registers wide, which are copied faster than narrow ones (64 x 256 x 256, bytes, 9.3
 # us; 11.7 in panels of two).  Of panels that were packed before only those of one register of rows are, for more rows
@@ -71,7 +72,7 @@ def family(problem: Problem, tier: registry.Isa) -> str:
     m, n, deep, halves = problem.m, problem.n, problem.k * row.stored_bytes, row.stored_bytes > 1
     if halves and m < HALVES_FEW and HALVES_SHARE * deep * n > cpu.caches().l2:
         return ""
-    if halves and m >= HALVES_ROWS and m * n * problem.k >= HALVES_WORK:
+    if halves and m >= HALVES_ROWS and m * n * problem.k >= HALVES_WORK and n * problem.k >= HALVES_B:
         return found
     least = HALVES_LEAST if halves else BYTES_LEAST
     return found if any(m >= rows and n >= columns and deep >= steps for rows, columns, steps in least) else ""
