@@ -24,7 +24,7 @@ CYCLES_ROUNDS = 1_000_000
 # Long enough for the clock to be read, shorter than the time slice that another process takes;
 # the best of a few counts, since a disturbance can only lower it.
 SECONDS, TRIES = 0.002, 5
-_iterations: dict[tuple[str, str, float], int] = {}
+_iterations: dict[tuple[str, str, str, float], int] = {}
 
 
 def rate(
@@ -56,13 +56,13 @@ def rate(
         if tier is None:
             raise RuntimeError("no kernels for this CPU")
         isa = tier.name
-    count = _iterations.get((real, isa, seconds), 1000)
+    count = _iterations.get((real, isa, family, seconds), 1000)
     while True:
         _, spent = kernels.peak(real, isa, count, family)
         if spent >= 0.5 * seconds:
             break
         count = int(count * min(100.0, max(1.5, seconds / max(spent, 1e-9)))) + 1
-    _iterations[real, isa, seconds] = count
+    _iterations[real, isa, family, seconds] = count
     if threads == 1:
         tries = (kernels.peak(real, isa, count, family) for _ in range(TRIES))
         return statistic(flops / spent for flops, spent in tries)
@@ -99,7 +99,7 @@ def _together(dtype: str, isa: str, iterations: int, threads: int, family: str) 
     return sum(rates)
 
 
-def per_cycle(dtype: str, isa: str) -> str:
+def per_cycle(dtype: str, isa: str, family: str = "gemm") -> str:
     """Return what the loop does a cycle, as text; none where cycles cannot be counted."""
     from fastgemm import kernels
 
@@ -107,12 +107,12 @@ def per_cycle(dtype: str, isa: str) -> str:
         if count is None:
             return ""
         start = count()
-        flops, _ = kernels.peak(_real(dtype, "gemm"), isa, CYCLES_ROUNDS)
+        flops, _ = kernels.peak(_real(dtype, family), isa, CYCLES_ROUNDS, family)
         return f", {flops / (count() - start):6.2f} a cycle"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the peak of every dtype and tier."""
+    """Print the peak of every dtype and tier, and of families beyond one."""
     about, _, rest = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -140,12 +140,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     able = [tier.name for tier in cpu.isas()]
     for tier in (tier for tier in tiers if tier in able):
-        for row in registry.DTYPES:
-            if _real(row.name, "gemm") == row.name:
-                print(
-                    f"{row.numpy:8} {tier}: {rate(row.name, tier, options.threads) * 1e-9:8.1f} GFLOP/s"
-                    f"{per_cycle(row.name, tier) if options.threads == 1 else ''}"
-                )
+        own = [("gemm", row) for row in registry.DTYPES if _real(row.name, "gemm") == row.name]
+        for family in registry.FAMILIES:
+            if family.tiers and kernels.has(family.name, tier):
+                taken = registry.rows_of(registry.isa(tier), family.name)
+                own += [(family.name, row) for row in taken if registry.kernels_of(row, family.name) == row.name]
+        for name, row in own:
+            found_rate = rate(row.name, tier, options.threads, family=name) * 1e-9
+            print(
+                f"{row.numpy:8} {tier} {name:8}: {found_rate:8.1f} GFLOP/s"
+                f"{per_cycle(row.name, tier, name) if options.threads == 1 else ''}"
+            )
     print(f"{options.threads} thread(s) of {len(os.sched_getaffinity(0))} cores")
     return 0
 

@@ -79,10 +79,8 @@ SPECIAL_FLAGS = [
 ]
 # What kernel modules include.
 KERNEL_SOURCES = (
-    "driver/abi.pxd", "kernels/simd.pxd", "kernels/lanes.pxd", "kernels/numbers.pxd", "kernels/stored.pxd",
-    "kernels/transpose.pxd", "kernels/weave.pxd", "kernels/dot.pxd", "kernels/vecmath.pxd",
-    "kernels/rounding.pxd", "kernels/rows.pxd", "kernels/joined.pxd", "kernels/sums.pxd",
-)
+    "driver/abi.pxd", *sorted(f"kernels/{path.name}" for path in (PACKAGE / "kernels").glob("*.pxd")),
+)  # fmt: skip
 # The nested tilings that search strategies are compared on; no call of the library runs them.
 NESTED = "tune/nested.pyx.tp"
 DIRECTIVES = {
@@ -236,8 +234,11 @@ def rendered(registry: Any) -> dict[str, str]:
         for tier in registry.ISAS
         for made in load_table("special_shapes").modules(tier)
     }
+    activations = load_table("activations")
     own |= {
-        registry.module("epilogue", tier): render(PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier)
+        registry.module("epilogue", tier): render(
+            PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, activations=activations, isa=tier
+        )
         for tier in registry.ISAS
     }
     operations = load_table("row_operations")
@@ -329,6 +330,7 @@ class BuildExt(build_ext):
                     sources=[f"fastgemm/{template}"],
                     depends=[
                         "fastgemm/registry.py",
+                        "fastgemm/activations.py",
                         "fastgemm/row_operations.py",
                         "fastgemm/special_shapes.py",
                         *(f"fastgemm/{source}" for source in KERNEL_SOURCES),

@@ -1,12 +1,12 @@
 """One product of two matrices, with factors or with what a layer does to its result."""
 
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 cimport numpy as cnp
 from numpy cimport npy_intp
 
 from fastgemm._call cimport CODES, MAX_CODES, NO_MEMORY, describe, execute, lets_go, make_ready, matrix, operand_t
+from fastgemm._outputs cimport empty
 from fastgemm.driver._kernels cimport kernels_at
 from fastgemm.driver._plan cimport followed, key_t
 from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, store_t
@@ -66,25 +66,21 @@ cdef int rounded_later(int level, const operand_t* a, const operand_t* b, const 
     # Few rows of halves whose output is computed by columns: sums beside it, which are finished and then rounded.
     cdef call_t call
     cdef key_t key
-    cdef operand_t sums
-    cdef int failed = NO_MEMORY
+    cdef npy_intp[2] shape = [m, n]
+    cdef cnp.ndarray made = empty(2, shape, cnp.NPY_FLOAT)      # of memory that is kept for outputs
+    cdef operand_t sums = matrix(made)
+    cdef int failed
     cdef store_t store
     cdef const kernels_t* t = kernels_at(level, 0, code)
-    sums.data, sums.rows, sums.cols = <char*>malloc(m * n * sizeof(float)), n * sizeof(float), sizeof(float)
-    if sums.data == NULL:
-        raise MemoryError("no memory for a workspace")
-    try:
-        if not describe(SUMS[code], m, n, k, 1, a, b, &sums, &call, &key):
-            return False
-        with nogil:
-            failed = execute(&key, &call)
-            if failed == 0:
-                finish(m, n, sums.data, n, terms, 0, 0)
-                memset(&store, 0, sizeof(store))
-                store.alpha_is_one = True
-                t.update(m, n, sums.data, n, c.data, c.rows // t.c_bytes, 1, &store, 0, 0)
-    finally:
-        free(sums.data)
+    memset(&store, 0, sizeof(store))
+    store.alpha_is_one = True
+    if not describe(SUMS[code], m, n, k, 1, a, b, &sums, &call, &key):
+        return False
+    with nogil:
+        failed = execute(&key, &call)
+        if failed == 0:
+            finish(m, n, sums.data, n, terms, 0, 0)
+            t.update(m, n, sums.data, n, c.data, c.rows // t.c_bytes, 1, &store, 0, 0)
     clear_flags()
     if failed == NO_MEMORY:
         raise MemoryError("no memory for a workspace")

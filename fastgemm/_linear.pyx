@@ -15,7 +15,7 @@ from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_st
 from fastgemm.float_errors cimport clear_flags
 from fastgemm.terms cimport fill_offset, numbers
 
-from fastgemm import registry
+from fastgemm import activations, registry
 
 cnp.import_array()
 
@@ -23,7 +23,7 @@ cdef enum:
     MAX_LEVEL = 8           # ISA tiers are numbered below this
 
 cdef const finish_t* TABLES[MAX_LEVEL]
-cdef int KINDS = len(registry.FINISHED) + 1, ROWS = len(registry.EPILOGUES)
+cdef int KINDS = len(registry.FINISHED) + 1, ROWS = len(activations.EPILOGUES)
 # By the code of a dtype: its place in the tables, -1 where it has none; and for products, where halves are finished in
 # the type that they are computed in, NumPy's number of that type.
 cdef int KIND[MAX_CODES]
@@ -37,10 +37,10 @@ for _row in registry.DTYPES:
     if _row.name in registry.FINISHED or (_row.stored in ("f16", "bf16") and not _row.result):
         PRODUCT_KIND[<int>_row.code] = KIND[<int>registry.dtype(_row.lane).code]
         TERMS[<int>_row.code] = cnp.NPY_DOUBLE if _row.lane == "f64" else cnp.NPY_FLOAT
-cdef int NONE = registry.epilogue("none").code, RELU = registry.epilogue("relu").code
+cdef int NONE = activations.epilogue("none").code, RELU = activations.epilogue("relu").code
 # Activations by name: code, p, q, how many of these are its own.
 cdef dict NAMED = {None: (0, 0.0, 0.0, 0)}
-for _row in registry.EPILOGUES:
+for _row in activations.EPILOGUES:
     _numbers = dict(_row.params)
     NAMED[_row.name] = (_row.code, _numbers.get("p", 0.0), _numbers.get("q", 0.0), len(_numbers))
 

@@ -6,7 +6,7 @@ thread does all members of an item, with intermediates in its own scratch; items
     Ref       where an operand lies for an item: a slot (an array given to `Chain.run`, or SCRATCH) and byte strides
     Product   c = f(a @ b + bias + residual), `b` a reference or a `fastgemm.pack`-ed matrix
     Rows      softmax, layer_norm, cast (also to and from bytes) along rows: `row_operations.ROW_OPS`
-    Map       an activation: `registry.EPILOGUES`
+    Map       an activation: `activations.EPILOGUES`
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def panel_columns(problem: Problem) -> int | None:
     tier = kernels.active_isa()
     if tier is None or _deterministic:
         return None
-    own = packed_b.family(problem.row, tier)
+    own = kernels.best_family(problem.row, tier)
     found = [r for r in tuned().packed(problem) if _usable(r, tier.name)]
     found = [r for r in found if (r.config.family, r.config.isa) == (own, tier.name)]
     return max(found, key=lambda r: r.gain).config.nr if found else None

@@ -1,4 +1,4 @@
-"""Epilogues: what may follow a product, as `registry.EPILOGUES` lists it, and what each row means in NumPy."""
+"""Epilogues: what may follow a product, as `activations.EPILOGUES` lists it, and what each row means in NumPy."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import registry
+from . import activations
 
 Array = NDArray[Any]
 
 
 class Activation(NamedTuple):
-    """A row of `registry.EPILOGUES` and its numbers."""
+    """A row of `activations.EPILOGUES` and its numbers."""
 
-    row: registry.Epilogue
+    row: activations.Epilogue
     p: float = 0.0
     q: float = 0.0
 
@@ -36,7 +36,7 @@ def _k_tanh(x: Array) -> Array:
     bits = single.view(np.uint32).astype(np.int64)
     bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
     rounded = (bits & 0x7FFF0000).astype(np.uint32).view(np.float32)
-    exponent, shift, added = np.array(registry.K_TANH).T[:, bits >> 20 & 31]
+    exponent, shift, added = np.array(activations.K_TANH).T[:, bits >> 20 & 31]
     found = (((exponent << 7) + ((bits >> 16 & 127) >> shift) + added) << 16).astype(np.uint32).view(np.float32)
     found = np.where(rounded < 0.25, rounded, np.where(rounded > 3.75, np.float32(1), found))
     made: Array = np.where(np.isnan(single), single, np.copysign(found, single)).astype(floating.dtype)
@@ -56,7 +56,7 @@ def meaning(name: str) -> Callable[..., Array]:
     """
     # The text is the registry's own: it stands there beside the kernel's, so that one row says both.
     names = {"np": np, "erf": _erf, "k_tanh": _k_tanh}
-    function: Callable[..., Array] = eval(f"lambda x, p, q: {registry.epilogue(name).meaning}", names)
+    function: Callable[..., Array] = eval(f"lambda x, p, q: {activations.epilogue(name).meaning}", names)
     return function
 
 
@@ -82,7 +82,7 @@ def activation(given: str | tuple[Any, ...] | None) -> Activation:
         name = "none"
     if not isinstance(name, str):
         raise TypeError(f"activation must be a name or (name, number, ...), not {given!r}")
-    row = registry.epilogue(name)
+    row = activations.epilogue(name)
     if len(numbers) > len(row.params):
         raise ValueError(f"activation {name!r} takes at most {len(row.params)} numbers, not {len(numbers)}")
     values = dict(row.params)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _packed, dispatch, kernels, registry
 from ._outputs import fresh
 from .heuristic import packed_b
-from .problem import Problem
+from .problem import MAX_BYTES_K, Problem
 
 Array = NDArray[Any]
 _PAGE = 4096
@@ -68,10 +68,10 @@ class PackedMatrix(_packed.Right):
             self._plain.flags.writeable = False
             self.nbytes = self._plain.nbytes
             return
-        if row.group > 1 and k > packed_b.MAX_BYTES_K:
-            raise ValueError(f"bytes are packed up to {packed_b.MAX_BYTES_K} rows of the matrix, not {k}")
+        if row.group > 1 and k > MAX_BYTES_K:
+            raise ValueError(f"bytes are packed up to {MAX_BYTES_K} rows of the matrix, not {k}")
         kernels.load(tier.name)
-        family = registry.family(packed_b.family(row, tier))
+        family = registry.family(kernels.best_family(row, tier))
         wanted = Problem(row.name, rows or packed_b.TYPICAL_ROWS, n, k, layout="np")
         nr = dispatch.panel_columns(wanted)
         nv = packed_b.vectors(row, tier, rows, n, k) if nr is None else nr // registry.lanes(row, tier)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, fields, replace
 
-from . import registry
+from . import activations, registry
 from .heuristic.ways import DOT_COLUMNS, DOT_TURNED, exchanges, shares_vectors, turns
 
 # Sizes from outside (database, command line) are held to these before they reach C.
@@ -22,6 +22,9 @@ MAX_SMALL_K = 1024
 MAX_TURNED = 32 << 10
 # Sums of an output that is rounded once, kept beside it while blocks of k add to them; more rows than that take turns.
 MAX_SUMS = 4 << 20
+# Bytes that are packed are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a
+# workspace.
+MAX_BYTES_K = 1 << 17
 # The letter of a B that was packed beforehand (`fastgemm.pack`).
 PACKED = "p"
 LAYOUTS = tuple(a + b for a in "ntg" for b in "ntg" + PACKED)
@@ -78,7 +81,7 @@ class Problem:
             raise ValueError("a B that is packed is one matrix: the rows of a stack are rows of one product")
         if self.layout[1] == PACKED and not registry.is_packed(row):
             raise ValueError(f"{row.name} wraps and is not packed: its products are cut from 32-bit sums")
-        if registry.epilogue(self.epilogue).code and (self.batch > 1 or not registry.is_finished(row)):
+        if activations.epilogue(self.epilogue).code and (self.batch > 1 or not registry.is_finished(row)):
             raise ValueError(f"{self.epilogue!r} follows single products of floats, not {self.batch} of {row.name}")
 
     @property

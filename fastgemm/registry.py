@@ -1,4 +1,4 @@
-"""The table that everything reads: dtypes, ISA tiers, register tiles, families.
+"""The table that everything reads: dtypes, ISA tiers, register tiles, families; activations.py is that of what follows.
 
 The build renders and compiles what stands here, the loader imports it, the
 tuner searches it, the tests iterate it.  Adding a dtype, an ISA tier or a tile is
@@ -138,20 +138,6 @@ class Dot(NamedTuple):
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
 STORED = {"s8": 1, "bool": 1, "f16": 2, "bf16": 2}
 
-class Epilogue(NamedTuple):
-    """What may follow a product, done while a tile of the output lies in L1.
-
-    ``kernel`` is its expression in kernels/epilogue.pyx.tp over vectors ``x``, ``p`` and ``q``, ``meaning`` the same in
-    NumPy, which the tests hold it against.  ``params`` names its numbers and what they are where a call does not say.
-    """
-
-    name: str
-    code: int
-    params: tuple[tuple[str, float], ...]
-    kernel: str
-    meaning: str
-
-
 # 8-bit products are computed in 16 bits, because no CPU multiplies bytes; modulo 256 it is the same.
 DTYPES = (
     DType("f32", 0, "float32", "f32", "float", 4),
@@ -204,9 +190,10 @@ WHOLE_TILES = {"v2": ((6, 2),), "v3": ((6, 2),), "v4": ((6, 4),)}
 # 1.15, 16 rows 1.09, where 24 and more take the same time with both tiles), and an output of one vector has more to do
 # at a time (800 x 16 x 800 1.08).
 BYTE_TILES = {**WHOLE_TILES, "v4": ((6, 4), (8, 3))}
-# In tile registers of 16 rows by 16 sums, of which four are sums: two by two, which load four for as many products, or
-# one by four for few rows, which load five.
-MATRIX_TILES = ((32, 2), (16, 4))
+# Of tile registers, which have so many rows of so many bytes, four are sums, a vector of them a row: two by two, which
+# load four for as many products, or one by four for few rows, which load five.
+REGISTER_ROWS, REGISTER_BYTES = 16, 64
+MATRIX_TILES = ((2 * REGISTER_ROWS, 2), (REGISTER_ROWS, 4))
 
 # The dots family: the most rows of A at a time, and, by registers and components of an element, the columns of B for
 # 1, 2 ... of them.
@@ -252,39 +239,11 @@ DOTS = {
     ("gemm", "i8_i32"): Dot("pairs", 2, 0, False, slim=True),
     ("vnni", "i8_i32"): Dot("vnni", 4, 2, True),
     ("bf16", "bf16"): Dot("bf16", 2, 0, True),
-    ("amx_int8", "i8_i32"): Dot("vnni", 4, 2, True, chunk=16),
-    ("amx_bf16", "bf16"): Dot("bf16", 2, 0, True, chunk=16),
+    ("amx_int8", "i8_i32"): Dot("vnni", 4, 2, True, chunk=REGISTER_BYTES // 4),
+    ("amx_bf16", "bf16"): Dot("bf16", 2, 0, True, chunk=REGISTER_BYTES // 4),
 }
 
-
-# What `fastgemm.linear` calls an activation.  Bias and residual are added before it, by the same function.
-EPILOGUES = (
-    Epilogue("none", 0, (), "x", "x"),
-    Epilogue("relu", 1, (), "above(x, zero)", "np.maximum(x, 0)"),
-    Epilogue("leaky_relu", 2, (("p", 0.01),), "if_below(x, zero, x * p, x)", "np.where(x < 0, x * p, x)"),
-    Epilogue("gelu", 3, (), "gelu(x)", "0.5 * x * (1 + erf(x * 0.7071067811865476))"),
-    Epilogue("gelu_tanh", 4, (), "gelu_tanh(x)", "0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))"),
-    Epilogue("silu", 5, (), "x / (1 + exp(-x))", "x / (1 + np.exp(-x))"),
-    Epilogue("sigmoid", 6, (), "one / (1 + exp(-x))", "1 / (1 + np.exp(-x))"),
-    Epilogue("tanh", 7, (), "tanh(x)", "np.tanh(x)"),
-    Epilogue("exp", 8, (), "exp(x)", "np.exp(x)"),
-    Epilogue("erf", 9, (), "erf(x)", "erf(x)"),
-    Epilogue("clip", 10, (("p", 0.0), ("q", 6.0)), "below(above(x, p), q)", "np.minimum(np.maximum(x, p), q)"),
-    Epilogue("scale", 11, (("p", 1.0),), "x * p", "x * p"),
-    Epilogue("k_tanh", 12, (), "k_tanh(x)", "k_tanh(x)"),
-)
-# tanh of bfloat16 by a table (K-TanH, arXiv 1909.07729): the number itself below 0.25, 1 above 3.75, and between them
-# an exponent, how far the mantissa is shifted, and what is added to it, for each two low bits of the exponent and three
-# high ones of the mantissa.
-K_TANH = (
-    (126, 2, 119), (126, 4, 122), (126, 4, 123), (126, 4, 123), (126, 6, 126), (126, 6, 126), (126, 6, 126),
-    (126, 6, 126), (125, 1, 1), (125, 0, -4), (125, 0, -6), (125, 0, -7), (125, 0, -10), (125, 0, -12), (125, 0, -15),
-    (125, 0, -18), (125, 0, 112), (126, 1, -4), (126, 1, -1), (126, 1, 2), (126, 1, 3), (126, 1, 4), (126, 1, 4),
-    (126, 1, 4), (126, 0, 65), (126, 1, 72), (126, 1, 73), (126, 1, 73), (126, 2, 88), (126, 2, 89), (126, 2, 89),
-    (126, 4, 110),
-)
-
-# Dtypes of outputs that have them; their place here is their place in compiled tables.
+# Dtypes of outputs that activations follow; their place here is their place in compiled tables.
 FINISHED = ("f32", "f64")
 # Sums of bytes that an epilogue turns into float32 where they lie, scaled by column: the last place.
 DEQUANTISED = "i8_i32"
@@ -344,11 +303,6 @@ def isa(name: str) -> Isa:
 def family(name: str) -> Family:
     """Return the row of a kernel family."""
     return named(FAMILIES, name, "kernel family", "families")
-
-
-def epilogue(name: str) -> Epilogue:
-    """Return the row of an activation."""
-    return named(EPILOGUES, name, "activation", "activations")
 
 
 def bytes_of(name: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 from oracle import dtype_of, integers, normal
 
 import fastgemm
-from fastgemm import dispatch, epilogues, kernels, registry, row_operations
+from fastgemm import activations, dispatch, epilogues, kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
 from fastgemm.graph.scratch import Scratch
 
@@ -409,7 +409,7 @@ def test_products_of_stacks_are_seen_by_the_tuner() -> None:
 def test_maps() -> None:
     x, residual, bias = normal((9, 20), "f4", 1), normal((9, 20), "f4", 2), normal((20,), "f4", 3)
     out = np.empty_like(x)
-    for row in registry.EPILOGUES:
+    for row in activations.EPILOGUES:
         what = epilogues.activation(row.name)
         finish = Finish(row.name, Ref(2, F4, column=4), ref(1, residual, 4))
         Chain([Map(20, ref(0, x, 4), ref(3, out, 4), finish)], (3,), 9, 4).run([x, residual, bias, out])

@@ -16,7 +16,7 @@ from database_samples import BAD_RECORDS, CPU, KERNELS, SOUND, SOUND_TEXT, as_js
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgemm import database, problem, registry
+from fastgemm import activations, database, problem, registry
 from fastgemm.database import reading
 from fastgemm.problem import Config, Problem, Record
 
@@ -263,7 +263,7 @@ def test_schema_accepts_what_is_written(user_file: Path) -> None:
         for layout in problem.LAYOUTS
         if layout[1] != problem.PACKED or registry.is_packed(dt)
     ]
-    made += [record(epilogue=row.name, layout="np") for row in registry.EPILOGUES]
+    made += [record(epilogue=row.name, layout="np") for row in activations.EPILOGUES]
     made.append(Record(Problem("c64", 1, 9, 9), Config(family="numpy"), 1, 2, kernels=KERNELS))
     database.write(user_file, made, cpu=CPU)
     database.write(user_file, made[:3], cpu="other")
@@ -309,7 +309,7 @@ def test_schema_has_the_bounds_and_names_of_the_package() -> None:
     assert of_problem["dtype"]["enum"] == [dt.name for dt in registry.DTYPES]
     assert of_config["family"]["enum"] == ["numpy", *(family.name for family in registry.FAMILIES)]
     assert of_config["isa"]["enum"] == [tier.name for tier in registry.ISAS]
-    assert of_problem["epilogue"]["enum"] == [row.name for row in registry.EPILOGUES]
+    assert of_problem["epilogue"]["enum"] == [row.name for row in activations.EPILOGUES]
     assert of_config["pack"]["enum"] == list(registry.PACKS)
     assert of_config["split"]["enum"] == list(registry.SPLITS)
     assert SCHEMA["properties"]["schema"]["const"] == reading.SCHEMA

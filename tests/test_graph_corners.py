@@ -13,7 +13,7 @@ from fastgemm import epilogues, kernels
 from fastgemm import graph as fg
 from fastgemm.chain import SLOTS
 from fastgemm.graph import Builder, GraphError, Tensor, passes, reference
-from fastgemm.heuristic.packed_b import MAX_BYTES_K
+from fastgemm.problem import MAX_BYTES_K
 
 kernels_run = pytest.mark.skipif(kernels.active_isa() is None, reason="no kernels run on this CPU")
 

@@ -12,7 +12,7 @@ import pytest
 from graph_samples import attention, has_rows, inputs_of, mlp, numbers
 from oracle import dtype_of, normal
 
-from fastgemm import cpu, kernels, registry
+from fastgemm import activations, cpu, kernels, registry
 from fastgemm import graph as fg
 from fastgemm.graph import Builder, Graph, costs, passes, reference
 from fastgemm.graph.kernel_runners import ChainOf
@@ -128,9 +128,9 @@ def test_divisions_that_stay() -> None:
         assert operations(applied("scales", graph)) == ["div"]
 
 
-@pytest.mark.parametrize("row", registry.EPILOGUES, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", activations.EPILOGUES, ids=lambda row: row.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_epilogues(row: registry.Epilogue, dtype: str) -> None:
+def test_epilogues(row: activations.Epilogue, dtype: str) -> None:
     build, product = ending(dtype=dtype)
     made = product + numbers((5,), dtype) + build.input("r", (6, 5), dtype)
     numbers_of = {key: value / 2 for key, value in row.params}

@@ -18,7 +18,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 APART = "heuristic"
 LAYERS = (
     ("registry", "version", "_outputs", "heuristic"),
-    ("cpu", "row_operations"),
+    ("cpu", "row_operations", "activations"),
     ("heuristic.ways",),
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic.strides", "heuristic.half_tier", "heuristic.costs"),

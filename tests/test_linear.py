@@ -13,13 +13,13 @@ import pytest
 from oracle import assert_close, normal
 
 import fastgemm
-from fastgemm import _linear, dispatch, epilogues, kernels, layer, registry
+from fastgemm import _linear, activations, dispatch, epilogues, kernels, layer, registry
 from fastgemm.driver import _plan, _team
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
-NAMES = [row.name for row in registry.EPILOGUES]
+NAMES = [row.name for row in activations.EPILOGUES]
 # Sums and choices: the bits are NumPy's.  The others within 3 units in the last place, or 4 * eps * (1 + |x|).
 EXACT = ("none", "relu", "leaky_relu", "clip", "scale", "k_tanh")
 ULPS = ("exp", "erf", "tanh")
@@ -94,7 +94,7 @@ def test_k_tanh_over_all_halves(tier: registry.Isa) -> None:
     x = (np.arange(1 << 16, dtype="u4") << 16).view("f4")
     layer.load(tier)
     got = x.reshape(1, -1).copy()
-    code = registry.epilogue("k_tanh").code
+    code = activations.epilogue("k_tanh").code
     _linear.finish_into(tier.level, got, code, None, None, 0.0, 0.0)
     np.testing.assert_array_equal(got[0], epilogues.meaning("k_tanh")(x, 0, 0))
     assert not (got[0][~np.isnan(x)].view("u4") & 0xFFFF).any()

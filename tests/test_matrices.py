@@ -21,7 +21,7 @@ import fastgemm
 from fastgemm import cpu, dispatch, graph, kernels, registry
 from fastgemm.heuristic import matrices, packed_b, rules, ways
 from fastgemm.plan import Plan
-from fastgemm.problem import PACKED, Config, Problem
+from fastgemm.problem import MAX_BYTES_K, PACKED, Config, Problem
 
 V4 = registry.isa("v4")
 FAMILIES = [family.name for family in registry.FAMILIES if registry.by_matrices(family.name)]
@@ -135,19 +135,22 @@ def test_bytes_of_every_sign(kind_a: str, kind_b: str, nr: int) -> None:
 
 @pytest.mark.parametrize("n", [16, 70, 130])
 @pytest.mark.skipif(not kernels.has("amx_int8", "v4"), reason="no amx_int8")
-def test_quantised_as_by_vectors(n: int) -> None:
+def test_quantised_as_by_vectors(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums become bytes, or floats with an activation: what vectors of dot products make of them."""
     rng = np.random.default_rng(1)
     a, b = full((70, 200), "uint8", 1), full((200, n), "int8", 2)
     scale, bias = np.geomspace(1e-4, 1e-2, n).astype("f4"), rng.normal(size=n).astype("f4")
     made = []
     for family, mr, nr in (("amx_int8", 32, 32), ("amx_int8", 16, 64), ("vnni", 6, 64)):
-        if not kernels.has(family, "v4"):
-            continue
+        if family == "vnni":
+            # What is packed is packed for vectors too.
+            monkeypatch.setattr(kernels, "matrix_family", lambda row, tier: "")
         with dispatch.forced(Config(family, "v4", mr, nr, kc=1 << 20, pack="b")):
             terms = (np.float32(0.5), np.uint8(7), b, scale, np.int8(0), np.float32(2), np.uint8(3))
             y = fastgemm.qlinear_matmul(a, *terms)
             packed = fastgemm.pack(b)
+            assert packed.panels is not None
+            assert packed.panels.family.name == family
             floats = fastgemm.qlinear(a, packed, scale, bias, x_zero_point=np.uint8(7), activation="relu")
             gelu = fastgemm.qlinear(a, packed, scale, bias, activation="gelu")
         made.append((y.tobytes(), floats.tobytes(), gelu.tobytes()))
@@ -191,13 +194,17 @@ def test_attention_of_halves() -> None:
     build = graph.Builder("attention")
     q, k, v = (build.input(name, (2, 100, 64), dtype) for name in "qkv")
     build.output(build.softmax((q @ k.T) * 0.125, axis=-1) @ v, "y")
-    compiled = graph.compile(build.graph())
     rng = np.random.default_rng(3)
     values = {name: rng.normal(size=(2, 100, 64)).astype(dtype_of(dtype)) for name in "qkv"}
     x = {name: value.astype("f8") for name, value in values.items()}
     scored = np.exp(x["q"] @ x["k"].swapaxes(1, 2) * 0.125)
     want = scored / scored.sum(axis=-1, keepdims=True) @ x["v"]
-    assert np.allclose(compiled(**values).astype("f8"), want, atol=0.02)
+    with dispatch.watched() as seen:
+        got = graph.compile(build.graph(), threads=1)(**values)
+    assert np.allclose(got.astype("f8"), want, atol=0.02)
+    tier = kernels.active_isa()
+    if tier is not None and (family := kernels.matrix_family(registry.dtype("bf16"), tier)):
+        assert {dispatch.resolve(problem, panels).config.family for problem, panels in seen} == {family}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
@@ -252,7 +259,7 @@ def test_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not took("bf16", 262144, 2, 4)
     assert matrices.family(Problem("bf16", 512, 512, 512), registry.isa("v3")) == ""
     sizes = [(4, 64, 64), (16, 4096, 4096), (1000, 1000, 1000), (64, 64, 100_000), (100_000, 64, 64)]
-    sizes += [(300, 20, packed_b.MAX_BYTES_K), (300, 3000, 1)]
+    sizes += [(300, 20, MAX_BYTES_K), (300, 3000, 1)]
     for m, dtype in ((1, "bf16"), (500, "bf16_f32")):
         problem = Problem(dtype, m, 64, 3_000_000, layout="n" + PACKED)
         assert packed_b.config(problem, V4, 2).misfit(problem) is None

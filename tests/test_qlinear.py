@@ -11,7 +11,7 @@ import pytest
 from oracle import normal
 
 import fastgemm
-from fastgemm import epilogues, kernels, registry
+from fastgemm import activations, epilogues, kernels, registry
 
 TIERS = [tier.name for tier in kernels.runnable()]
 # Partial panels, one row, one column, several blocks of k, more rows than a panel.
@@ -68,7 +68,7 @@ def test_products(tier: registry.Isa, kind_x: str, kind_w: str) -> None:
         near(got, meaning("sigmoid", sums, scales, 0.5, residual[:, :1]), sums, scales)
 
 
-@pytest.mark.parametrize("name", [row.name for row in registry.EPILOGUES if row.name not in ("exp", "k_tanh")])
+@pytest.mark.parametrize("name", [row.name for row in activations.EPILOGUES if row.name not in ("exp", "k_tanh")])
 def test_activations(tier: registry.Isa, name: str) -> None:
     x, weight = full((9, 40), "uint8", 1), full((50, 40), "int8", 2)
     sums = x.astype("i8") @ weight.T.astype("i8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastgemm
-from fastgemm import database, dispatch, graph, kernels, registry
+from fastgemm import activations, database, dispatch, graph, kernels, registry
 from fastgemm.graph import reference
 from fastgemm.problem import Config, Problem
 from fastgemm.threads import get_num_threads, set_num_threads
@@ -59,7 +59,7 @@ def test_candidates_of_packed_problems_are_right(row: registry.DType, layout: st
 
 
 @pytest.mark.parametrize("dtype", FOLLOWED)
-@pytest.mark.parametrize("epilogue", [row.name for row in registry.EPILOGUES])
+@pytest.mark.parametrize("epilogue", [row.name for row in activations.EPILOGUES])
 def test_candidates_of_fused_problems_are_right(dtype: str, epilogue: str) -> None:
     tier = kernels.active_isa()
     if tier is None or not registry.supported(registry.dtype(dtype), tier):

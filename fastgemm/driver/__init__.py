@@ -8,7 +8,7 @@
     _dots.pyx      those of operands that both lie along k
     _strips.pyx    those of few rows by a B in place
     _gemv.pyx      those of one row
-    signs.pxd      an A of bytes whose sign is not the one that dot products take
+    in_place.pxd   the A of a dot product as it lies: the sign of its bytes, where its rows begin, and copies of them
     _symmetric.pyx a @ a.T: half of them
     threads.pxd    what an OpenMP region needs around it: workspaces, binding, fork guard
     abi.pxd        the C functions that a kernel module provides

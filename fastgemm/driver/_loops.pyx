@@ -13,7 +13,7 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 from fastgemm.driver.abi cimport (
     MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, micro_t, offset_t, quant_t, store_t, update_t,
 )
-from fastgemm.driver.signs cimport copied_rows, copies_rows, reads_in_place, simple
+from fastgemm.driver.in_place cimport copied_rows, copies_rows, reads_in_place, simple
 from fastgemm.driver.soon cimport add_span, lines_of_tile, next_soon, no_soon, soon_t
 from fastgemm.driver.structs cimport (
     FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap,

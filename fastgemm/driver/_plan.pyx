@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fastgemm import cpu, registry
+from fastgemm import activations, cpu, registry
 from fastgemm.heuristic.l1 import side_bytes
 from fastgemm.heuristic.half_tier import reach_l2
 from fastgemm.heuristic.ways import exchanges, far_bytes, few_left, written_past
@@ -134,7 +134,7 @@ cdef object problem_of(const key_t* key):
     right = (kind >> 8) & 0xff
     return Problem(registry.DTYPES[kind & 0xff].name, key.m, key.n, key.k, key.batch,
                    chr((kind >> 16) & 0xff) + (PACKED if right & READY else chr(right)), (kind >> 24) & MOST_THREADS,
-                   registry.EPILOGUES[(kind >> 35) & MOST_EPILOGUES].name)
+                   activations.EPILOGUES[(kind >> 35) & MOST_EPILOGUES].name)
 
 
 cdef int ready_letter(int level, int family, int nv) noexcept nogil:
@@ -354,7 +354,7 @@ cdef class Plan:
             right = ready_letter(tier.level, beyond(self.plan.family), self.plan.nv)
         key.m, key.n, key.k, key.batch = p.m, p.n, p.k, p.batch
         key.kind = GENERATION << 40 | threads << 24 | left << 16 | right << 8 | code
-        key.kind |= followed(registry.epilogue(p.epilogue).code)
+        key.kind |= followed(activations.epilogue(p.epilogue).code)
         cache_put(&key, &self.plan)
 
     @property

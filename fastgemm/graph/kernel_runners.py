@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _linear, epilogues, registry
+from .. import _linear, activations, epilogues, registry
 from ..chain import Chain
 from ..packed import PackedMatrix, pack
 from . import ops, storage
@@ -25,7 +25,7 @@ FINISHED = tuple(np.dtype(registry.dtype(name).numpy) for name in registry.FINIS
 def activation_of(attributes: Attributes) -> tuple[Any, ...]:
     """Return a node's activation as `fastgemm.linear` takes it."""
     name = attributes.get("activation", "none")
-    return (name, *(attributes.get(key, value) for key, value in registry.epilogue(name).params))
+    return (name, *(attributes.get(key, value) for key, value in activations.epilogue(name).params))
 
 
 class _Term:

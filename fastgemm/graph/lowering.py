@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import registry, row_operations
+from .. import activations, registry, row_operations
 from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Parts, Product, Ref, Rows
-from ..heuristic.packed_b import MAX_BYTES_K
 from ..packed import PackedMatrix, pack
+from ..problem import MAX_BYTES_K
 from . import ops
 from .attention import Attention, attention, parts
 from .ir import Node, Value
@@ -129,7 +129,7 @@ class Lowering:
         name = node.attributes.get("activation", "none") if node.kind == ops.PRODUCT else op
         if name == "none":
             return None
-        return (name, *(node.attributes.get(key, value) for key, value in registry.epilogue(name).params))
+        return (name, *(node.attributes.get(key, value) for key, value in activations.epilogue(name).params))
 
     def _product(self, node: Node, x: Ref, columns: int, last: bool, wanted: str) -> Ref:
         weight = self.values[node.inputs[1]]

@@ -70,7 +70,7 @@ def divide(x: Sequence[Array], attributes: Attributes) -> Array:
 
 
 def activation(name: str) -> Meaning:
-    """Return the meaning of a row of `registry.EPILOGUES`."""
+    """Return the meaning of a row of `activations.EPILOGUES`."""
     return lambda x, a: _as(epilogues.meaning(name)(_wide(x[0]), a.get("p", 0.0), a.get("q", 0.0)), x[0])
 
 

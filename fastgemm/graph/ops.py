@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .. import registry
+from .. import activations
 from . import meanings, rules, rules_products
 from .rules import Array, Attributes, Spec
 
@@ -49,7 +49,7 @@ def _activations() -> list[Op]:
     # What the kernels can do to a tile of a product; `scale` is a product with a number.
     return [
         Op(row.name, ELEMENTWISE, (1, 1), rules.floating, meanings.activation(row.name), dict(row.params), (0,))
-        for row in registry.EPILOGUES
+        for row in activations.EPILOGUES
         if row.name != "none"
     ]
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .. import kernels, registry, row_operations
+from .. import activations, kernels, registry, row_operations
 from ..chain import SLOTS
 from . import ops
 from .ir import Node, Value
 
 _FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
 ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
-_MAPS = {row.name for row in registry.EPILOGUES if row.name != "none"}
+_MAPS = {row.name for row in activations.EPILOGUES if row.name != "none"}
 
 
 def row_types(name: str = "cast") -> set[str]:

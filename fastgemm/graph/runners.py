@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _linear, epilogues, kernels, layer, registry
+from .. import _linear, activations, epilogues, kernels, layer, registry
 from .._matmul import matmul as _matmul
 from ..quantized import matmul_integer as _matmul_integer
 from ..threads import get_num_threads
@@ -80,7 +80,7 @@ def _finish(out: Array, name: str, p: float, q: float) -> None:
     if level is None or memory is None or out.size == 0:
         np.copyto(out, epilogues.meaning(name)(out, p, q))
     else:
-        _linear.finish_into(level, memory.reshape(1, -1), registry.epilogue(name).code, None, None, p, q)
+        _linear.finish_into(level, memory.reshape(1, -1), activations.epilogue(name).code, None, None, p, q)
 
 
 def _activation(name: str) -> _Run:
@@ -106,7 +106,7 @@ def _cast(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
 
 _ANY: dict[str, _Run] = {"copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product}
 _FLOATS: dict[str, _Run] = {
-    **{row.name: _activation(row.name) for row in registry.EPILOGUES if row.name != "none"},
+    **{row.name: _activation(row.name) for row in activations.EPILOGUES if row.name != "none"},
     "add": _ufunc(np.add), "sub": _ufunc(np.subtract), "mul": _ufunc(np.multiply), "div": _ufunc(np.divide),
     "maximum": _ufunc(np.maximum), "minimum": _ufunc(np.minimum), "neg": _ufunc(np.negative), "abs": _ufunc(np.abs),
     "sqrt": _ufunc(np.sqrt),

@@ -1,8 +1,8 @@
 """The rules for tile registers: which untuned products they multiply, with which blocks and team.
 
-A product of two registers is 16 rows by 16 columns by 64 bytes of k in 16 cycles, eight times what vectors do with
-bytes, and sixteen times with bfloat16 on the CPUs that have them.  So B, which must be copied into panels, and C, which
-must be written, are most of the time of all but large products: what decides is how often a copy of B is used.
+A product of two registers is 16 rows by 16 columns by 64 bytes of k in 16 cycles: with bytes eight times what vectors
+of 64 bytes do, with bfloat16 sixteen times what they do with float32. So B, which must be copied into panels, and C,
+which must be written, are most of the time of all but large products: what decides is how often a copy of B is used.
 
 Measured on an Emerald Rapids (2 cores, AMX, L1 48 KiB, L2 2 MiB), one thread, as the speed of the family that vectors
 take, times:
@@ -21,11 +21,10 @@ take, times:
 from __future__ import annotations
 
 from .. import cpu, kernels, registry
-from ..problem import MAX_BLOCK, MAX_PARTIAL, PACKED, Config, Problem, transposed
+from ..problem import MAX_BLOCK, MAX_BYTES_K, MAX_PARTIAL, PACKED, Config, Problem, transposed
 from . import ways
 
-# Bytes of k in a register, its rows, and its columns.
-CHUNK, ROWS, COLUMNS = 64, 16, 16
+COLUMNS = 16             # of sums in a register
 # What a product of bytes must have to be taken, as above: rows, columns and bytes of k, any three of them.
 BYTES_LEAST = ((12, COLUMNS, 128), (64, COLUMNS, 64), (64, 2, 256))
 # And one of bfloat16: the same, or rows and multiply-adds; but few rows have no B copied that takes more than half of
@@ -43,10 +42,10 @@ WIDE_ROWS, WIDE_PART = 512, 1.5
 # a block of A, where C is written whole rows at a time (64 over 256, 1000^3 1.07, 2048^3 1.15), and of one that meets
 # panels which were packed before.
 DEEPEST, BLOCK_ROWS, READY_ROWS = 2048, 64, 256
-READY_STEPS = 1 << 17    # of k beside panels: what `pack` takes of bytes
 NARROW_ROWS = 512        # of a block where C is one panel wide (64 over 512, 784 x 16 x 144 0.8, 3136 x 4 x 36 0.8)
-# Cycles: of a product of 8 rows, where caches keep up half of the time; of a tile; bytes of B copied in one.
-PRODUCT, TILE, COPIED = 12.0, 80.0, 4.0
+# Cycles: of a product of half a register's rows, where caches keep up half of the time; of a tile; bytes of B copied in
+# one.
+HALF_ROWS, PRODUCT, TILE, COPIED = registry.REGISTER_ROWS // 2, 12.0, 80.0, 4.0
 TEAM_CYCLES = 20_000     # of one thread from which on a second one is asked
 DEEP = 8192              # bytes of k for a thread, where threads share it
 
@@ -121,7 +120,7 @@ def panels(problem: Problem, tier: registry.Isa, found: str) -> int:
     >>> [matrices.panels(Problem("bf16", m, 512, 2048), registry.isa("v4"), "amx_bf16") for m in (8, 512)]
     [4, 2]
     """
-    return _tile(problem, tier, found, ROWS)[1] // registry.lanes(problem.row, tier)
+    return _tile(problem, tier, found, registry.REGISTER_ROWS)[1] // registry.lanes(problem.row, tier)
 
 
 def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
@@ -129,7 +128,7 @@ def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
     row = problem.row
     mr, nr = next(tile for tile in registry.tiles(row, tier, found) if tile[1] == nv * registry.lanes(row, tier))
     size, l2 = row.stored_bytes, cpu.caches().l2
-    kc = -(-problem.k // -(-problem.k // READY_STEPS))
+    kc = -(-problem.k // -(-problem.k // MAX_BYTES_K))
     mc = max(mr, min(READY_ROWS, l2 // 4 // (kc * size)) // mr * mr)
     nc = max(nr, min(MAX_BLOCK, l2 // 2 // (kc * size)) // nr * nr)
     pack = "b" if problem.layout[0] == "n" else "ab"
@@ -148,7 +147,7 @@ def cycles(problem: Problem, found: Config) -> float:
         n = -(-n // found.threads)
     elif found.split == "batch":
         batch = -(-batch // found.threads)
-    copied = copying(problem) * n / problem.n if problem.layout[1] in "ntg" else 0.0
+    copied = copying(problem) * n / problem.n if problem.layout[1] != PACKED else 0.0
     return batch * (_tiles(problem, m, n, found.mr, found.nr) + copied)
 
 
@@ -166,8 +165,8 @@ def copying(problem: Problem) -> float:
 
 
 def _tiles(problem: Problem, m: int, n: int, mr: int, nr: int) -> float:
-    chunks = -(-problem.k * problem.row.stored_bytes // CHUNK)
-    products = -(-2 * m // ROWS) * -(-n // COLUMNS) * chunks
+    chunks = -(-problem.k * problem.row.stored_bytes // registry.REGISTER_BYTES)
+    products = -(-m // HALF_ROWS) * -(-n // COLUMNS) * chunks
     return products * PRODUCT + -(-m // mr) * -(-n // nr) * TILE
 
 

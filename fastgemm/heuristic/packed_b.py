@@ -8,24 +8,9 @@ from . import costs, l1_blocks, matrices
 from .blocks import blocks
 from .packing import FEW_ROWS
 
-# Bytes are multiplied in one block of k: a row panel of A and a panel of B, with all of it, fit a workspace.
-MAX_BYTES_K = 1 << 17
 FEW = 16                # rows for which the panels are streamed
 SLIM_ROWS = 4           # up to which bytes are packed as they are
 TYPICAL_ROWS = 16       # of A, where a caller of `pack` does not say: a few requests at a time
-
-
-def family(row: registry.DType, tier: registry.Isa) -> str:
-    """Return the family that packs matrices of a type, and multiplies by them.
-
-    Examples
-    --------
-    >>> from fastgemm import registry
-    >>> from fastgemm.heuristic import packed_b
-    >>> packed_b.family(registry.dtype("f32"), registry.isa("v4"))
-    'gemm'
-    """
-    return kernels.best_family(row, tier)
 
 
 def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int, k: int = costs.DEEP) -> int:
@@ -40,7 +25,7 @@ def vectors(row: registry.DType, tier: registry.Isa, rows: int | None, n: int, k
     (3, 4)
     """
     rows = TYPICAL_ROWS if rows is None else rows
-    own = family(row, tier)
+    own = kernels.best_family(row, tier)
     if registry.by_matrices(own):
         return matrices.panels(Problem(row.name, rows, n, k, layout="np"), tier, own)
     # Not of one vector: such tiles are for A's that `strides` knows more of than is known here.
@@ -75,7 +60,7 @@ def slim(row: registry.DType, tier: registry.Isa, rows: int | None) -> bool:
     >>> packed_b.slim(f32, v4, 1)
     False
     """
-    dot = registry.dot(family(row, tier), row)
+    dot = registry.dot(kernels.best_family(row, tier), row)
     return dot is not None and dot.slim and (rows is None or rows <= SLIM_ROWS)
 
 
@@ -94,7 +79,7 @@ def config(problem: Problem, tier: registry.Isa, nv: int, own: str = "") -> Conf
         The family that packed B; by default the one that would.
     """
     row = problem.row
-    own = own or family(row, tier)
+    own = own or kernels.best_family(row, tier)
     if registry.by_matrices(own):
         return matrices.ready(problem, tier, own, nv)
     mr = next(high for high, wide in registry.registers(row, tier) if wide == nv)

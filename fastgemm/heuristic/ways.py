@@ -188,7 +188,7 @@ THIN_BYTES, THIN_M, THIN_K = ((32, 56), (64, 80)), 32, 48
 # rows 1.05 to 1.5 (0.5 to 0.6, of copies); bytes 4 rows 0.95 to 1.1 (0.8), 8 rows 1.4 (1.2), 2.1 (1.4), 1.4 (1.1), 32
 # rows 1.35 (1.2), 2.4 (2.0), 3.0 (2.5), 64 rows 256 x 256 1.0 (0.9), 1.6 (1.5), 2.1 (1.9).)
 MATRIX_TURNED = ((32, 2, 256), (64, 4, 1024), (128, 8, 1024))
-MATRIX_ROWS, MATRIX_COLUMNS, MATRIX_CHUNK = {1: 8, 2: 4}, 64, 64
+MATRIX_ROWS, MATRIX_COLUMNS, MATRIX_CHUNK = {1: 8, 2: 4}, 64, registry.REGISTER_BYTES
 
 
 def near_bytes() -> int:
@@ -445,9 +445,9 @@ def turns(problem: Asked) -> bool:
     m, n, k, size = problem.m, problem.n, problem.k, problem.row.itemsize
     if not problem.row.turns:
         return _turned_matrices(problem)
-    if problem.layout in ("tn", "tt") and problem.row.turns and _thin(m, n * size, k):
+    if problem.layout in ("tn", "tt") and _thin(m, n * size, k):
         return True
-    if problem.layout == "tt" and problem.row.turns:
+    if problem.layout == "tt":
         long = k >= EXCHANGED_LONG
         few = n <= EXCHANGED_N and (m <= EXCHANGED_M or long)
         if m > 1 and n > 1 and k >= EXCHANGED_K:

@@ -101,7 +101,9 @@ def blocked_family(row: registry.DType, tier: registry.Isa) -> str:
     'gemm'
     """
     found = family(row, tier)
-    return "gemm" if found != "gemm" and not row.exact and not _faster(found, row.name, tier.name) else found
+    if found == "gemm" or row.exact or _faster(found, registry.kernels_of(row, found), tier.name):
+        return found
+    return "gemm"
 
 
 @functools.cache
@@ -138,7 +140,6 @@ def matrix_family(row: registry.DType, tier: registry.Isa) -> str:
     return _beyond(row, tier, True)
 
 
-@functools.cache
 def _beyond(row: registry.DType, tier: registry.Isa, matrices: bool) -> str:
     for other in registry.FAMILIES:
         asked = bool(other.tiers) and registry.by_matrices(other.name) == matrices
@@ -228,7 +229,7 @@ def peak(dtype: str, isa: str, rounds: int = 20_000_000, family: str = "gemm") -
     rounds : int
         Length of the loop.
     family : str
-        Whose multiply-adds: ``vnni`` and ``bf16`` have their own.
+        Whose multiply-adds: those beyond the tier have their own.
 
     Returns
     -------

@@ -90,7 +90,7 @@ cdef extern from *:
     }
     static inline vf32 powers_f32(int half) { return load_f32((const float *)POWERS_f32); }
     #endif
-    /* K-TanH (registry.K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
+    /* K-TanH (its table: K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
        added, in their places, `shift` how far the mantissa is shifted. */
     static inline vf32 by_table_f32(vf32 x, const int *base, const int *shift) {
         bits_f32 w = (bits_f32)x, t, from, by;

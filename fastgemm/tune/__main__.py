@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import registry, untuned
+from .. import activations, registry, untuned
 from ..problem import LAYOUTS, MAX_THREADS, Problem
 from . import arguments as values
 from . import db, shapes, strategies
@@ -203,11 +203,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument(
         "--activation",
-        choices=[row.name for row in registry.EPILOGUES],
+        choices=[row.name for row in activations.EPILOGUES],
         default="none",
         metavar="NAME",
         help="what fastgemm.linear does to the products: "
-        f"{', '.join(row.name for row in registry.EPILOGUES)} (with --shapes)",
+        f"{', '.join(row.name for row in activations.EPILOGUES)} (with --shapes)",
     )
     how = parser.add_argument_group("how, and how much")
     how.add_argument(

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import registry
+from ... import activations, registry
 from ..ir import Graph, Node, Value
 from .rewriting import Rewriting, broadcasts, number
 
-_ACTIVATIONS = {row.name: row for row in registry.EPILOGUES if row.name != "none"}
+_ACTIVATIONS = {row.name: row for row in activations.EPILOGUES if row.name != "none"}
 # Halves are finished in float32, before they are rounded.
 _FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES}
 

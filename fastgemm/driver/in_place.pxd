@@ -24,8 +24,8 @@ cdef enum:
 
 cdef extern from *:
     """
-    #ifndef FASTGEMM_SIGNS
-    #define FASTGEMM_SIGNS
+    #ifndef FASTGEMM_IN_PLACE
+    #define FASTGEMM_IN_PLACE
     enum { FG_SIGNS = 0x80808080 };     /* of the bytes of a word */
     typedef unsigned char signs_16 __attribute__((vector_size(16), aligned(1), may_alias));
     typedef unsigned char signs_4 __attribute__((vector_size(4), aligned(1), may_alias));
@@ -77,14 +77,12 @@ cdef inline void reads_in_place(store_t* store, const call_t* call) noexcept nog
 cdef inline bint copies_rows(const plan_t* plan, const call_t* call, Py_ssize_t vectors) noexcept nogil:
     # Whether to copy such an A for so many vectors of columns.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t panels = ceil_div(vectors, plan.nv) - SIGNED_PANELS
+    cdef Py_ssize_t panels = ceil_div(vectors, plan.nv), begins
     if t.chunk > 1:
-        if plan.k * t.ab_bytes & (LINE - 1):
-            return True
-        return panels > MISPLACED_PANELS - SIGNED_PANELS and (
-            (<Py_ssize_t>call.a | call.rs_a * t.ab_bytes | call.step_a) & (LINE - 1) != 0)
+        begins = <Py_ssize_t>call.a | call.rs_a * t.ab_bytes | call.step_a
+        return plan.k * t.ab_bytes % LINE != 0 or panels > MISPLACED_PANELS and begins & (LINE - 1) != 0
     return (plan.lines_ahead and call.offsets != NULL and not call.offsets.is_unsigned
-            and panels * plan.k >= SIGNED_STEPS * plan.kernels.group)
+            and (panels - SIGNED_PANELS) * plan.k >= SIGNED_STEPS * t.group)
 
 
 cdef inline void copied_rows(const kernels_t* t, store_t* store, Py_ssize_t rows, Py_ssize_t k, const char** a,
