@@ -8,7 +8,7 @@ cimport numpy as cnp
 from fastgemm._call cimport FLOATS, make_ready
 from fastgemm._gufunc cimport extra_t, taken_with
 from fastgemm.float_errors cimport clear_flags, report_flags
-from fastgemm.terms cimport fill_offset, fill_terms
+from fastgemm.terms cimport exact_sums, fill_offset, fill_terms
 
 from fastgemm import registry
 
@@ -62,7 +62,9 @@ def product(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, str kind, a_zero=None
         fill_offset(&extra.offsets[1], cnp.PyArray_TYPE(b) == cnp.NPY_UBYTE, b_zero, dims[3])
     extra.quantised = terms is not None
     if extra.quantised:
-        fill_terms(&extra.terms, dims[1], dims[3], terms)
+        fill_terms(&extra.terms, dims[1], dims[3], terms, exact_sums(
+            dims[2], extra.offsets[0].is_unsigned or a_zero is not None,
+            extra.offsets[1].is_unsigned or b_zero is not None))
     make_ready()
     clear_flags()
     with nogil:

@@ -24,7 +24,7 @@ from fastgemm.driver._team cimport run_plan, threads_now
 from fastgemm.driver.abi cimport epilogue_t, finish_t, kernels_t, offset_t, pack_b_t, quant_t
 from fastgemm.driver.structs cimport appended, call_t, ceil_div, cut, grid_t, letter, panel_start, plan_t, steps_of
 from fastgemm.float_errors cimport clear_flags, report_flags
-from fastgemm.terms cimport fill_offset, fill_terms
+from fastgemm.terms cimport exact_sums, fill_offset, fill_terms
 
 import numpy as np
 
@@ -223,7 +223,8 @@ def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms
         raise ValueError("terms belong to products that are quantised again, and those need them")
     fill_offset(&offset, cnp.PyArray_TYPE(a) == cnp.NPY_UBYTE, a_zero, a.shape[0])
     if terms is not None:
-        fill_terms(&quant, a.shape[0], b.n, terms)
+        fill_terms(&quant, a.shape[0], b.n, terms,
+                   exact_sums(b.k, offset.is_unsigned or a_zero is not None, b.is_unsigned or b.zero is not None))
     clear_flags()
     ready_product(b, a, c, code, 0, NULL, NULL, &offset, &quant if terms is not None else NULL)
     if FLOATS[code]:

@@ -7,6 +7,7 @@ from fastgemm.driver._team cimport run_inside
 from fastgemm.driver.abi cimport epilogue_t, finish_t, offset_t, quant_t, row_terms_t, rows_t
 from fastgemm.driver.soon cimport add_span, no_soon, soon_t
 from fastgemm.driver.structs cimport FAMILY_SMALL, call_t, plan_t, tile_steps
+from fastgemm.terms cimport exact_sums
 
 cdef enum:
     MAX_SLOTS = 64
@@ -106,6 +107,7 @@ cdef inline void run_product(const member_t* m, const work_t* work, const Py_ssi
         quant.left, quant.right, quant.right_step = &one, m.scale, m.scale_step
         quant.scale, quant.zero, quant.bias = &one, &m.c_zero, m.shift
         quant.low, quant.high = m.low, m.high
+        quant.exact = exact_sums(m.k, m.a_unsigned or m.a_zero != 0, m.b_unsigned or m.appended & 2)
         call.store.terms = &quant
     if m.finish != NULL:
         e.bias, e.bias_step = at(&m.v, work, index, space), not m.one_bias

@@ -32,7 +32,13 @@ cdef inline const float* numbers(cnp.ndarray array, Py_ssize_t most, Py_ssize_t*
     return <const float*>cnp.PyArray_DATA(array)
 
 
-cdef inline int fill_terms(quant_t* q, Py_ssize_t m, Py_ssize_t n, tuple terms) except -1:
+cdef inline bint exact_sums(Py_ssize_t k, bint wide_a, bint wide_b) noexcept nogil:
+    # Whether no sum of k products of bytes less their zero points is beyond 2^24.  Those of an operand that is signed
+    # and has none are up to 128, all others (`wide`) up to 255.
+    return k <= (1 << 24) // ((255 if wide_a else 128) * (255 if wide_b else 128))
+
+
+cdef inline int fill_terms(quant_t* q, Py_ssize_t m, Py_ssize_t n, tuple terms, bint exact) except -1:
     # `terms`: float32 arrays left, right, scale and zero, and both, low, high: see `quant_t`.  Left has one number or
     # one for each of m rows, right for each of n columns; the others have one, for either way round.
     left, right, scale, zero, both, low, high = terms
@@ -40,4 +46,5 @@ cdef inline int fill_terms(quant_t* q, Py_ssize_t m, Py_ssize_t n, tuple terms) 
     q.left, q.right = numbers(left, m, &q.left_step), numbers(right, n, &q.right_step)
     q.scale, q.zero = numbers(scale, 1, &q.scale_step), numbers(zero, 1, &q.zero_step)
     q.both, q.low, q.high = both, low, high
+    q.exact = exact
     return 0

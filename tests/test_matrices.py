@@ -157,6 +157,30 @@ def test_quantised_as_by_vectors(n: int, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(made)) == 1
 
 
+@pytest.mark.parametrize(("mr", "nr"), [(32, 32), (16, 64), (32, 16)])
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+@pytest.mark.skipif(not kernels.has("amx_int8", "v4"), reason="no amx_int8")
+def test_results_that_wait(kind: str, mr: int, nr: int) -> None:
+    """Bytes of a tile are rounded while the next one is multiplied: of the last one too, and ties wherever they are.
+
+    Panels of several widths and tiles of several heights follow each other; the scales make a half of nearly every
+    second result in one column, or of none.
+    """
+    ends, one, zero = np.iinfo(kind), np.float32(1), np.array(3, kind)
+    with dispatch.forced(Config("amx_int8", "v4", mr, nr, mc=64, kc=1 << 20, nc=128, pack="b")):
+        few = (1, nr, 64), (mr, nr + 5, 13), (2 * mr + 3, 2 * nr + 17, 70)
+        for m, n, k in (*few, (70, 3 * nr, 256), (130, 150, 700)):
+            a, b = full((m, k), "u1", m) >> 5, full((k, n), "i1", n) >> 4
+            for a_zero, column in ((None, 0), (np.uint8(2), n - 1), (np.uint8(1), n // 2)):
+                scales = np.linspace(0.01, 0.1, n).astype("f4")
+                scales[column] = 0.5
+                total = wide(a, None if a_zero is None else np.asarray(a_zero)) @ wide(b)
+                want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
+                for right in (b, fastgemm.pack(b)):
+                    got = fastgemm.qlinear_matmul(a, one, a_zero, right, scales, None, one, zero)
+                    assert np.array_equal(got, want), (m, n, k, a_zero, type(right))
+
+
 @pytest.mark.skipif(not kernels.has("amx_bf16", "v4"), reason="no amx_bf16")
 def test_halves_beside_what_is_no_number() -> None:
     """Rows and columns of infinities and NaN stay what they are, and stay where they are."""

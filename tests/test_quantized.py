@@ -318,6 +318,20 @@ def test_halves_in_one_column(tier: str, kind: str, on_tier: Callable[[str], reg
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("rows", [1, 8, 40])
+def test_sums_that_float32_does_not_hold(tier: str, rows: int, on_tier: Callable[[str], registry.Isa]) -> None:
+    """A sum of 2**24 + 2**16 + 1, one more than a tie, is rounded up: float32 would call it a tie."""
+    on_tier(tier)
+    a, b = np.full((rows, 522), 255, "u1"), np.full((522, 48), 127, "i1")
+    a[:, 520:], b[521] = (20, 13), 1
+    assert np.all(wide(a) @ wide(b) == 2**24 + 2**16 + 1)
+    one = np.float32(1)
+    for right in (b, fastgemm.pack(b)):
+        got = fastgemm.qlinear_matmul(a, np.float32(2**-17), None, right, one, None, one, np.uint8(0))
+        assert np.all(got == 129)
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 @pytest.mark.parametrize("kind", ["i1", "u1"])
 def test_infinite_scales(tier: str, kind: str, on_tier: Callable[[str], registry.Isa]) -> None:
     """Results without end go to the end of the range, in one column or in all; zero times infinity stays the same byte.

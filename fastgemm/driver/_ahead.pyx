@@ -99,7 +99,8 @@ cdef int _panels_ahead(plan_t* plan, tier) except -1:
 cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     # All fields of a plan that say what is fetched ahead, but `far`, which plans of few rows have.
     cdef const kernels_t* t = plan.kernels
-    plan.lines_ahead = lines_ahead(tier)
+    # (Tile registers take no lines of B that fewer bytes of L1 than a panel would have to wait for.)
+    plan.lines_ahead = 0 if t.enter != NULL else lines_ahead(tier)
     plan.far_row = _far_row(plan, problem, tier.registers)
     plan.far_blocks = _far_blocks(plan, problem)
     plan.far_items = _far_items(plan)

@@ -11,7 +11,7 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 """
 
 from fastgemm.driver.abi cimport (
-    MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, micro_t, offset_t, quant_t, store_t, update_t,
+    LATER_BYTES, MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, later_t, micro_t, offset_t, quant_t, store_t, update_t,
 )
 from fastgemm.driver.in_place cimport copied_rows, copies_rows, reads_in_place, simple
 from fastgemm.driver.soon cimport add_span, lines_of_tile, next_soon, no_soon, soon_t
@@ -124,11 +124,21 @@ cdef void macrokernel(
     # The rows that tile registers are told of.
     cdef Py_ssize_t entered = 0
     cdef update_t update = t.add if plan.raw else t.update
-    cdef char tile[MAX_ROWS * MAX_VECTORS * 64]
+    # A tile, or two smaller ones of tile registers, whose rows begin lines, and what they are rounded with.
+    cdef char tile[MAX_ROWS * MAX_VECTORS * LINE + LATER_BYTES + LINE]
     cdef const epilogue_t* terms
+    cdef later_t later
     cdef store_t own = store[0]
+    own.later = NULL
+    if t.flush != NULL and direct and store.narrow:
+        later.room = <char*>(<size_t>(tile + LINE - 1) & ~<size_t>(LINE - 1))
+        later.sums = later.room + MAX_ROWS * MAX_VECTORS * LINE // 2
+        later.made = later.room + MAX_ROWS * MAX_VECTORS * LINE
+        later.rows, later.vectors, later.made_of = 0, 0, -1
+        own.later = &later
     if not fused:
         own.fused = 0
+        own.bias = NULL
     if not direct:
         own.alpha_is_one = True
         own.beta_kind = 0
@@ -143,7 +153,8 @@ cdef void macrokernel(
             panels = behind.panels + 1
     if call.soon != NULL and call.soon.lines:
         lines = lines_of_tile(call.soon, panels * rows.panels, kc)
-        lines_pace = max((ceil_div(lines * LINE, kc) + 7) // 8 * 8, SOON_BYTES if plan.lines_ahead else 0)
+        lines_pace = max((ceil_div(lines * LINE, kc) + 7) // 8 * 8,
+                         SOON_BYTES if plan.lines_ahead or t.enter != NULL else 0)
     if plan.far_blocks and rows.panels > 1:
         share_of = ceil_div(next_a + next_b, panels * (rows.panels - 1))
         share_pace = ceil_div(share_of, kc * size)
@@ -154,6 +165,9 @@ cdef void macrokernel(
             nv = vecs.size + (1 if jr - (panels - vecs.panels) < vecs.larger else 0)
             c_tail = tail if jr + 1 == panels else <int>L
         live = (nv - 1) * L + c_tail
+        if own.later != NULL and nv != later.vectors:
+            t.flush(&own)
+            later.vectors, later.made_of = <int>nv, -1
         if b_packed:
             b_panel = b + (v * b_steps + nv * b_first) * L * size_b
             rs_b = nv * L
@@ -229,7 +243,7 @@ cdef void macrokernel(
                 if coming != NULL:
                     ahead, pace = (coming - b_panel) >> by_size_b, pace >> by_size_b
                     # (The loop that fetches into L2 reads whole vectors of B.)
-                    own.fetch_l2 = plan.ready_l2 or plan.lines_ahead and b_tail == L
+                    own.fetch_l2 = plan.ready_l2 or t.enter != NULL or plan.lines_ahead and b_tail == L
             if ahead == 0 and (ir or b_packed):
                 ahead = reach
             if direct:
@@ -246,6 +260,8 @@ cdef void macrokernel(
             r += mr
         v += nv
         col += live
+    if own.later != NULL:
+        t.flush(&own)
     if entered:
         t.leave()
 

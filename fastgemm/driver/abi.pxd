@@ -18,6 +18,7 @@ cdef enum:
     GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
 
 cdef enum:
+    LATER_BYTES = 1280
     FUSED = 1           # sums of bytes are scaled and become floats; the bias is added
     FUSED_RELU = 2      # and then nothing is below zero
 
@@ -26,6 +27,19 @@ cdef struct offset_t:
     const int* zero     # NULL: nothing
     Py_ssize_t step
     int is_unsigned     # the operand's bytes
+
+cdef struct later_t:
+    # A tile of sums, of tile registers, whose results go to C while the next one of as many vectors is multiplied.
+    char* sums          # where they are, each row behind the other
+    char* room          # where the next tile's go
+    int rows            # 0: none are waiting
+    int vectors, c_tail
+    char* c
+    Py_ssize_t rs_c
+    Py_ssize_t column           # those of `store_t`
+    const void* bias
+    char* made                  # LATER_BYTES that begin a line: what a panel's columns are rounded with, ...
+    Py_ssize_t made_of          # ... and the first of those columns; -1: none yet
 
 cdef struct store_t:
     # How a finished tile goes to memory: C = alpha * AB + beta * C.
@@ -56,6 +70,7 @@ cdef struct store_t:
     # gemv of bytes: B's offsets (NULL: none), and the first column.  Dot products: A's and B's.
     const offset_t* offset
     Py_ssize_t column           # of a quantised product too
+    later_t* later              # tile registers: which tile waits; NULL: results go to C at once
 
 cdef extern from *:
     """
@@ -67,6 +82,7 @@ cdef extern from *:
         const float *left, *right, *scale, *zero, *bias;
         Py_ssize_t left_step, right_step, scale_step, zero_step;
         int both;   /* left and right are scales of both operands: the output's divides them */
+        int exact;  /* no sum is beyond 2^24: float32 holds each of them */
         double low, high;
     } quant_t;
     #endif
@@ -79,6 +95,7 @@ cdef extern from *:
         const float* bias
         Py_ssize_t left_step, right_step, scale_step, zero_step
         int both
+        int exact
         double low, high
 
 # C[rows x width] = the store of sum over p of A[i, p] * B[p, j].
@@ -100,6 +117,8 @@ ctypedef void (*micro_t)(
 # last that nobody needs them, so that the system need not keep them over a change of threads.
 ctypedef void (*enter_t)(int rows) noexcept nogil
 ctypedef void (*leave_t)() noexcept nogil
+# The results of the tile that waits go to C; `column`, `bias` and `live` of `store` become those of it.
+ctypedef void (*flush_t)(store_t* store) noexcept nogil
 
 # A copy of rows x k of A.  The driver copies rows as they are (cs_out == part, rows an odd number of lines apart so
 # that they fall on different cache sets) where A's columns are adjacent, and into micropanels (rs_out == part)
@@ -268,6 +287,7 @@ cdef struct kernels_t:
     int appended        # steps that packing appends to a block
     enter_t enter       # before microkernels of a number of rows run; NULL: nothing
     leave_t leave       # and after the last
+    flush_t flush      # a tile may wait (`later_t`)
     int rounds          # microkernels can write C as it is stored; 2: by the terms of a quantised product
     int in_place        # an A with adjacent columns can be read as it lies
     int slim_bytes      # of a packed component where B's panels hold numbers as they lie in memory (0: they never do)

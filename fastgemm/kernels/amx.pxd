@@ -5,8 +5,8 @@ hold rows of A, 6 and 7 what packing has made of 16 steps of B.  A product takes
 rows), a load of a register that begins a line 8, and the shapes of all of them some 200 to change (Emerald Rapids, ns:
 5.6, 2.9, 68; `tiles_leave` 5), so the driver changes them where the number of rows does, and not for each microkernel.
 
-The intrinsics tell the compiler nothing of the memory that they read: nobody may load from what the same function has
-written.
+The intrinsics tell the compiler nothing of the memory that they read: what the same function has written is loaded
+after `written`.
 """
 
 cdef extern from *:
@@ -39,10 +39,12 @@ cdef extern from *:
         _tile_loadconfig(&FG_SHAPES[rows]);
     }
     static void fg_tiles_leave(void) { _tile_release(); }
+    static inline void fg_written(void) { __asm__ volatile("" ::: "memory"); }
     #endif
     """
     void tiles_enter "fg_tiles_enter"(int rows) noexcept nogil
     void tiles_leave "fg_tiles_leave"() noexcept nogil
+    void written "fg_written"() nogil
     # The numbers of registers are part of the instructions: literals.
     void tile_zero "_tile_zero"(int) nogil
     void tile_load "_tile_loadd"(int, const void*, Py_ssize_t step) nogil
