@@ -55,7 +55,11 @@ COPIED = [
     ("f32", "tn", 768, 768, 64, "ab"),
     ("f64", "tn", 300, 300, 300, "ab"),
     ("f32", "tn", 768, 768, 48, "b"),
-    ("f32", "tn", 64, 576, 28000, "ab"),
+    ("f32", "tn", 64, 576, 999, "ab"),
+    ("f32", "tn", 64, 576, 1000, "none"),
+    ("f32", "tn", 151, 576, 1000, "ab"),
+    ("f32", "tn", 128, 512, 20000, "ab"),
+    ("c64", "tn", 64, 576, 1000, "ab"),
     ("f32", "tn", 256, 96, 6000, "ab"),
     ("f32", "tn", 256, 95, 6000, "none"),
     ("f64", "tn", 200, 64, 1000, "ab"),
@@ -256,7 +260,9 @@ def test_columns_of_a_and_rows_of_b_from_memory() -> None:
 
     assert [found(100, 100, k) for k in (32_440, 32_441)] == [(2, 325), (4, 48)]
     assert found(20, 200, 100_000, "f64") == (4, 48)
-    assert found(64, 576, 28_000)[1] == 1000
+    assert found(64, 576, 28_000) == (4, 64), "nor one that L3 holds, of few rows and many columns"
+    assert found(128, 512, 28_000)[1] == 128, "copies of both take a quarter of L2"
+    assert found(400, 512, 28_000)[1] == found(200, 1500, 28_000)[1] == 1000, "more rows, and a C above L2, as before"
     assert found(100, 32, 100_000)[1] > 48
     assert found(100, 100, 100_000, layout="nn")[1] > 48
     assert found(100, 100, 100_000, "i8_i32")[1] > 48

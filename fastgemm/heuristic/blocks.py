@@ -85,8 +85,7 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
             # threads 1.05 to 1.14).
             apart = row_b + beside
             kc = min(kc, THIN_STEPS if apart <= THIN_BYTES or apart in MOST_OF_PAGE else TURNED_STEPS)
-    if pack == "none":
-        kc = l1.steps_in_place(problem, tier, kc)
+    kc = l1.steps_in_place(problem, tier, kc) if pack == "none" else l1.steps_copied(problem, tier, pack, kc)
     few = problem.m <= FEW_ROWS and pack == "b"
     held = problem.row.real_bytes * problem.row.parts    # by a number of a panel
     narrow = nr * held < 128 and problem.layout[1] == "n" and problem.row.group == 1 and pack == "b"

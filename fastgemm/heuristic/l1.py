@@ -105,6 +105,20 @@ APART_MANY, APART_VECTORS = 15, (3, 4)
 # 50000 0.95.  By sweeps, 40, 48, 56, 64 steps 64 x 64 x 100000 1.11 1.15 1.1 1.08, 300 x 64 x 50000 1.37 1.43 1.45
 # 1.43; of two vectors 8 x 8 x 1000000 0.7, 16 x 16 x 500000 1.0.)
 TURNED_VECTORS, TURNED_STEPS = 4, 48
+# And up to so many rows of A.T, beside so many columns and steps at least, where B's rows do not lie half pages apart,
+# an A that would be copied stays in place too, so many steps at a time.  (Emerald Rapids, one thread, by sweeps, times
+# both copied as they were, and as below, f32 64 x 576 x 28000 1.5 1.3, x 7000 1.45 1.16, 64 x 400 x 3000 1.4 1.07, 96 x
+# 576 x 20000 1.4 1.2, 128 x 576 x 10000 1.3 1.13, 150 x 375 x 25024 1.1 1.0, 100 x 1000 x 10000 1.04 to 1.2, 0.9 to
+# 1.0, 64 x 1152 x 12544 1.03 to 1.5, 0.9 to 1.15, 100 x 700 x 1000 1.13 1.15; f64 64 x 576 x 7000 1.3 1.1, 100 x 1000 x
+# 5000 1.2 1.0, 150 x 375 x 5000 1.24 1.1, 64 x 300 x 3000 1.5 1.5, 100 x 700 x 1000 1.6 1.24; but 300 x 500 x 5000 0.95
+# 0.9, rows half a page apart, 128 x 512 x 20000 0.95 0.8, f64 0.9 0.83.)
+STAYING_ROWS, STAYING_COLUMNS, STAYING_STEPS, STEPS_STAYING = 150, 300, 1000, 64
+STAYING_APART = 2048
+# Of both copied for up to so many rows, steps of a block that leave B's so much of L2: what is copied for few rows must
+# not come back from L3.  (The same, times blocks of four times L2, 2000 steps of f32: 64 x 576 x 28000 1.16 to 1.26,
+# 128 x 512 x 20000 1.2, 256 x 512 x 3136 1.2, 256 x 1152 x 25088 1.1, 200 x 200 x 5000 1.1, 200 x 700 x 3000 1.13, 300
+# x 300 x 1000 1.04, 300 x 500 x 5000 1.05; f64 1.0 to 1.2; of 1000 rows and more 0.97 to 1.01.)
+QUARTERED_ROWS, QUARTER, LEAST_STEPS = 300, 4, 64
 
 
 def lines_ahead(tier: registry.Isa) -> int:
@@ -296,7 +310,7 @@ def steps_in_place(problem: Problem, tier: registry.Isa, kc: int) -> int:
     512
     """
     if _turns_far(problem, tier):
-        return min(kc, TURNED_STEPS)
+        return min(kc, STEPS_STAYING if _stays_turned(problem) else TURNED_STEPS)
     if not _stays_apart(problem, tier):
         return kc
     return min(kc, APART_STEPS[problem.m >= APART_MANY and is_plain(problem) and _leaves_l2(problem)])
@@ -307,7 +321,31 @@ def _turns_far(problem: Problem, tier: registry.Isa) -> bool:
     if not cpu.small_l1(tier) or problem.layout != "tn" or not as_stored(problem) or copies_a(problem, tier):
         return False
     far = 4 * problem.k * (problem.m + problem.n) * problem.row.itemsize > 3 * cpu.caches().l3
-    return far and problem.n > 2 * registry.lanes(problem.row, tier)
+    return (far or _stays_turned(problem)) and problem.n > 2 * registry.lanes(problem.row, tier)
+
+
+def _stays_turned(problem: Problem) -> bool:
+    few = problem.m <= STAYING_ROWS and problem.n >= STAYING_COLUMNS and problem.k >= STAYING_STEPS
+    apart = problem.n * problem.row.itemsize % STAYING_APART == 0
+    return few and not apart and problem.layout == "tn" and problem.row.parts == 1 and as_stored(problem)
+
+
+def steps_copied(problem: Problem, tier: registry.Isa, pack: str, kc: int) -> int:
+    """Return at most `kc` steps of k for copies of both operands, A by columns.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import l1
+    >>> from fastgemm.problem import Problem
+    >>> l1.steps_copied(Problem("f32", 1000, 512, 3136, layout="tn"), registry.isa("v4"), "ab", 1024)
+    1024
+    """
+    if not cpu.small_l1(tier) or pack != "ab" or problem.layout != "tn" or problem.m > QUARTERED_ROWS:
+        return kc
+    row_b, l2 = problem.n * problem.row.itemsize, cpu.caches().l2
+    # (A C that L2 does not hold passes through it for each block: f64 256 x 1152 x 25088 0.92.)
+    return kc if problem.m * row_b > l2 else min(kc, max(LEAST_STEPS, l2 // QUARTER // row_b))
 
 
 def copies_a(problem: Problem, tier: registry.Isa) -> bool:
@@ -323,7 +361,8 @@ def copies_a(problem: Problem, tier: registry.Isa) -> bool:
     """
     large = problem.m * problem.row.itemsize * problem.n >= COPIED_C and problem.n >= COPIED_COLUMNS
     least = ROW_STEPS + 1 if problem.n * problem.row.itemsize <= COPIED_ROW else COPIED_STEPS
-    return cpu.small_l1(tier) and problem.layout[0] == "t" and large and problem.k >= least
+    copied = problem.layout[0] == "t" and large and problem.k >= least
+    return cpu.small_l1(tier) and copied and not _stays_turned(problem)
 
 
 def rows_at_a_time(problem: Problem, tier: registry.Isa, pack: str, most: int) -> int:
