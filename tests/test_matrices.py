@@ -176,7 +176,10 @@ def test_results_that_wait(kind: str, mr: int, nr: int) -> None:
                 scales[column] = 0.5
                 total = wide(a, None if a_zero is None else np.asarray(a_zero)) @ wide(b)
                 want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
-                for right in (b, fastgemm.pack(b)):
+                packed = fastgemm.pack(b)
+                assert packed.panels is not None
+                assert packed.panels.family.name == "amx_int8"
+                for right in (b, packed):
                     got = fastgemm.qlinear_matmul(a, one, a_zero, right, scales, None, one, zero)
                     assert np.array_equal(got, want), (m, n, k, a_zero, type(right))
 

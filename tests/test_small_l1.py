@@ -261,6 +261,8 @@ def test_columns_of_a_and_rows_of_b_from_memory() -> None:
     assert [found(100, 100, k) for k in (32_440, 32_441)] == [(2, 325), (4, 48)]
     assert found(20, 200, 100_000, "f64") == (4, 48)
     assert found(64, 576, 28_000) == (4, 64), "nor one that L3 holds, of few rows and many columns"
+    turned = [Problem("f32", m, 576, 1000, layout="tn") for m in (42, 43)]
+    assert [l1.steps_in_place(each, V4, 512) for each in turned] == [512, 64], "where it would be copied otherwise"
     assert found(128, 512, 28_000)[1] == 128, "copies of both take a quarter of L2"
     assert found(400, 512, 28_000)[1] == found(200, 1500, 28_000)[1] == 1000, "more rows, and a C above L2, as before"
     assert found(100, 32, 100_000)[1] > 48

@@ -99,8 +99,10 @@ cdef int _panels_ahead(plan_t* plan, tier) except -1:
 cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     # All fields of a plan that say what is fetched ahead, but `far`, which plans of few rows have.
     cdef const kernels_t* t = plan.kernels
-    # (Tile registers take no lines of B that fewer bytes of L1 than a panel would have to wait for.)
-    plan.lines_ahead = 0 if t.enter != NULL else lines_ahead(tier)
+    cdef Py_ssize_t lines = lines_ahead(tier)
+    plan.soon_l2 = lines > 0
+    # (Tiles of registers load all of a panel in an order that hides L2: fetched as well, it takes as many loads again.)
+    plan.lines_ahead = 0 if t.enter != NULL else lines
     plan.far_row = _far_row(plan, problem, tier.registers)
     plan.far_blocks = _far_blocks(plan, problem)
     plan.far_items = _far_items(plan)

@@ -31,7 +31,7 @@ cdef enum:
     # time, 32 x 300 x 300, 40 x 256 x 256 and 64 x 64 x 200 1.0).
     PLACE_PARTS = 2
     PLACE_STEPS = 32
-    # Beside an L1 of 32 KiB (`lines_ahead`) what comes after a product is fetched into L2, so many bytes in a step at
+    # Beside an L1 of 32 KiB (`soon_l2`) what comes after a product is fetched into L2, so many bytes in a step at
     # least, and by fewer tiles: what is on its way to L1 holds a place that lines of B wait for, and each line is asked
     # for by several steps.  (Cascade Lake, one thread, f32, attention of 128 tokens, 8 and 32 x 8 heads of 96, 8 x 12
     # of 64, of 384 and 512 tokens, over all of it into L1 while the first product runs: 8 bytes into L1 1.07 1.06 1.14
@@ -153,8 +153,7 @@ cdef void macrokernel(
             panels = behind.panels + 1
     if call.soon != NULL and call.soon.lines:
         lines = lines_of_tile(call.soon, panels * rows.panels, kc)
-        lines_pace = max((ceil_div(lines * LINE, kc) + 7) // 8 * 8,
-                         SOON_BYTES if plan.lines_ahead or t.enter != NULL else 0)
+        lines_pace = max((ceil_div(lines * LINE, kc) + 7) // 8 * 8, SOON_BYTES if plan.soon_l2 else 0)
     if plan.far_blocks and rows.panels > 1:
         share_of = ceil_div(next_a + next_b, panels * (rows.panels - 1))
         share_pace = ceil_div(share_of, kc * size)
@@ -167,7 +166,7 @@ cdef void macrokernel(
         live = (nv - 1) * L + c_tail
         if own.later != NULL and nv != later.vectors:
             t.flush(&own)
-            later.vectors, later.made_of = <int>nv, -1
+            later.vectors = <int>nv
         if b_packed:
             b_panel = b + (v * b_steps + nv * b_first) * L * size_b
             rs_b = nv * L
@@ -243,7 +242,7 @@ cdef void macrokernel(
                 if coming != NULL:
                     ahead, pace = (coming - b_panel) >> by_size_b, pace >> by_size_b
                     # (The loop that fetches into L2 reads whole vectors of B.)
-                    own.fetch_l2 = plan.ready_l2 or t.enter != NULL or plan.lines_ahead and b_tail == L
+                    own.fetch_l2 = plan.ready_l2 or plan.soon_l2 and b_tail == L
             if ahead == 0 and (ir or b_packed):
                 ahead = reach
             if direct:

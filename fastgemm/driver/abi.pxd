@@ -15,10 +15,10 @@ cdef enum:
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
     MAX_PASSES = 3     # registry.DOT_PASSES
     MAX_STRIP = 9      # rows of A beside a B in place, and one of ones
+    LATER_BYTES = 1280  # what the columns of a tile that waits are rounded with (`later_t`; kernels assert it)
     GEMV_CHUNK = 8192  # elements of x or y that gemv copies at a time where they are strided or converted
 
 cdef enum:
-    LATER_BYTES = 1280
     FUSED = 1           # sums of bytes are scaled and become floats; the bias is added
     FUSED_RELU = 2      # and then nothing is below zero
 
@@ -287,7 +287,7 @@ cdef struct kernels_t:
     int appended        # steps that packing appends to a block
     enter_t enter       # before microkernels of a number of rows run; NULL: nothing
     leave_t leave       # and after the last
-    flush_t flush      # a tile may wait (`later_t`)
+    flush_t flush       # a tile may wait (`later_t`)
     int rounds          # microkernels can write C as it is stored; 2: by the terms of a quantised product
     int in_place        # an A with adjacent columns can be read as it lies
     int slim_bytes      # of a packed component where B's panels hold numbers as they lie in memory (0: they never do)

@@ -84,6 +84,7 @@ cdef struct plan_t:
     Py_ssize_t grain            # units of the smallest piece that is dealt out
     Py_ssize_t side_bytes       # of a row of a panel of B below which copies take a few steps of all panels at a time
     Py_ssize_t lines_ahead      # of its own panel of B that a tile fetches, where it fetches nothing else
+    bint soon_l2                # what is read after a product is fetched into L2, SOON_BYTES in a step at least
     Py_ssize_t far_row          # bytes of a row of A that are fetched ahead, from memory or L3, or 0
     int far_items               # of a stack: the next item comes from L3 (1) or from memory (2)
     bint far_columns            # small: A by columns comes from memory, or L3

@@ -325,9 +325,17 @@ def _turns_far(problem: Problem, tier: registry.Isa) -> bool:
 
 
 def _stays_turned(problem: Problem) -> bool:
+    # An A that would be copied, and stays in place.
     few = problem.m <= STAYING_ROWS and problem.n >= STAYING_COLUMNS and problem.k >= STAYING_STEPS
-    apart = problem.n * problem.row.itemsize % STAYING_APART == 0
-    return few and not apart and problem.layout == "tn" and problem.row.parts == 1 and as_stored(problem)
+    pages = problem.n * problem.row.itemsize % STAYING_APART == 0
+    plain = problem.layout == "tn" and problem.row.parts == 1 and as_stored(problem)
+    return few and plain and not pages and _worth_copies(problem)
+
+
+def _worth_copies(problem: Problem) -> bool:
+    large = problem.m * problem.row.itemsize * problem.n >= COPIED_C and problem.n >= COPIED_COLUMNS
+    least = ROW_STEPS + 1 if problem.n * problem.row.itemsize <= COPIED_ROW else COPIED_STEPS
+    return problem.layout[0] == "t" and large and problem.k >= least
 
 
 def steps_copied(problem: Problem, tier: registry.Isa, pack: str, kc: int) -> int:
@@ -359,10 +367,7 @@ def copies_a(problem: Problem, tier: registry.Isa) -> bool:
     >>> l1.copies_a(Problem("f32", 1000, 1000, 1000, layout="tn"), registry.isa("v3"))
     False
     """
-    large = problem.m * problem.row.itemsize * problem.n >= COPIED_C and problem.n >= COPIED_COLUMNS
-    least = ROW_STEPS + 1 if problem.n * problem.row.itemsize <= COPIED_ROW else COPIED_STEPS
-    copied = problem.layout[0] == "t" and large and problem.k >= least
-    return cpu.small_l1(tier) and copied and not _stays_turned(problem)
+    return cpu.small_l1(tier) and _worth_copies(problem) and not _stays_turned(problem)
 
 
 def rows_at_a_time(problem: Problem, tier: registry.Isa, pack: str, most: int) -> int:
