@@ -31,6 +31,19 @@ def test_which_cpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [cpu.small_l1(tier) for tier in registry.ISAS] == [False, False, small]
 
 
+@pytest.mark.parametrize(("m", "n", "k", "batch"), [(196, 16, 144, 32), (784, 8, 72, 32), (9800, 16, 144, 1)])
+def test_rows_from_beyond_l2(m: int, n: int, k: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of A are fetched where they come from beyond L2, by other CPUs only from a quarter of L3 on."""
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    monkeypatch.setattr(cpu, "_half_lines", lambda: False)
+    problem = Problem("f32", m, n, k, batch=batch)
+    for l1d, l2, l3, fetched in [(32, 2, 32, True), (32, 16, 32, False), (48, 2, 48, False), (48, 2, 8, True)]:
+        monkeypatch.setattr(cpu, "caches", lambda l1d=l1d, l2=l2, l3=l3: cpu.Caches(l1d << 10, l2 * MIB, l3 * MIB))
+        config = Config("gemm", "v4", 14, 32, mc=196, kc=k, nc=32, pack="none")
+        assert _plan.Plan(problem, config).far_row == (k * 4 if fetched else 0)
+        assert _plan.Plan(problem, Config("small", "v4", 14, 32)).far_row == (k * 4 if fetched else 0)
+
+
 COPIED = [
     # Rows of B in L1, dense, whole and half pages apart, from memory; A by columns, of few columns, of few steps.
     ("f32", "nn", 200, 100, 64, "none"),

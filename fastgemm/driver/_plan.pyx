@@ -385,6 +385,11 @@ cdef class Plan:
         return bool(self.plan.far[0]), bool(self.plan.far[1])
 
     @property
+    def far_row(self):
+        """Bytes of each row of A that are fetched ahead, or 0."""
+        return self.plan.far_row
+
+    @property
     def far_items(self):
         """Whether a stack's next item is fetched while one is multiplied: 0, 1 where its rows have no gaps, 2."""
         return self.plan.far_items

@@ -32,10 +32,11 @@ cdef enum:
     FAR_STEPS = 16
     FAR_BYTES = 20 << 20
     PANELS_AHEAD = 4
-    # Bytes ahead of which rows of A are fetched that share vectors, where A and C take more than a quarter of L3 (six
-    # processes on a busy machine, medians: f32 32 of 3136 x 4 x 36 2.4, 400000 x 4 x 16 1.4, 100000 x 8 x 64 1.8, f64
-    # 100000 x 3 x 40 2.2; the best of them 1.0 to 1.6).
-    FAR_ROWS = 4 << 10
+    # Bytes ahead of which rows of A are fetched that share vectors, a few lines in each step.  (Emerald Rapids, one
+    # thread, times none, 4 and 8 KiB ahead: f32 32 of 3136 x 4 x 36 1.5 1.8, 784 x 8 x 72 1.37 1.38, 400000 x 4 x 16
+    # 1.55 1.55, 100000 x 8 x 64 1.43 1.44, f64 32 of 3136 x 4 x 36 1.41 1.48; 16 KiB 1.5 1.37 1.47 1.48 1.44; the lines
+    # of a pass all at once before it, 4 KiB ahead, 1.08 1.02 1.14 0.98 0.93.)
+    FAR_ROWS = 8 << 10
     # Rows of C, and steps, up to which each row is a vector of its own beside a small L1 although several would fit
     # one, which they do not fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3
     # 1.85, 3 x 4 x 4 1.46, 4 x 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to
