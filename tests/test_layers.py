@@ -25,6 +25,7 @@ LAYERS = (
     ("heuristic.l1",),
     ("heuristic.l1_written", "heuristic.l1_stacks"),
     ("heuristic.l1_blocks", "heuristic.l1_streams"),
+    ("heuristic.l1_half_lines",),
     ("heuristic.family_small", "heuristic.family_dots", "heuristic.family_strips"),
     ("driver",),
     ("kernels",),

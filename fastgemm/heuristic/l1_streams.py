@@ -98,7 +98,7 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
 def _concerns(problem: Problem, tier: registry.Isa) -> bool:
     if not cpu.small_l1(tier) or not l1.as_stored(problem) or problem.layout != "nn" or problem.m == 1:
         return False
-    row, row_b, far, apart = problem.row, problem.n * problem.row.itemsize, _far(problem), l1.apart(problem)
+    row, row_b, distant, apart = problem.row, problem.n * problem.row.itemsize, far(problem), l1.apart(problem)
     stack = problem.batch > 1
     large = _bytes_b(problem) > LEAST_L2 * cpu.caches().l2 and row_b >= LEAST_ROW
     if not large or (apart and stack) or problem.k < (STACK_STEPS if stack else LEAST_STEPS):
@@ -108,12 +108,12 @@ def _concerns(problem: Problem, tier: registry.Isa) -> bool:
         return l1.is_plain(problem) and fewest <= problem.m <= STACK_MOST
     if row.parts == 1 and problem.m <= STRIP_ROWS:
         least = STRIP_L3 * cpu.caches().l3 if apart else 0
-        if row.lane[0] != "f" or not far or _bytes_b(problem) <= least:
+        if row.lane[0] != "f" or not distant or _bytes_b(problem) <= least:
             return False
-    elif row.parts == 1 and problem.m <= registry.STRIP_ROWS and apart and far:
+    elif row.parts == 1 and problem.m <= registry.STRIP_ROWS and apart and distant:
         return False
-    most = (APART_ROWS if apart else ROWS[row.real_bytes])[far]
-    if row_b > LONG or (far and row.parts == 1 and _c_of_l2(problem, 1) > COPIED_C):
+    most = (APART_ROWS if apart else ROWS[row.real_bytes])[distant]
+    if row_b > LONG or (distant and row.parts == 1 and _c_of_l2(problem, 1) > COPIED_C):
         most = min(most, LONG_ROWS)
     return problem.m * row.parts <= most
 
@@ -122,7 +122,16 @@ def _bytes_b(problem: Problem) -> int:
     return problem.batch * problem.k * problem.n * problem.row.itemsize
 
 
-def _far(problem: Problem) -> bool:
+def far(problem: Problem) -> bool:
+    """Say whether B comes from memory.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import l1_streams
+    >>> from fastgemm.problem import Problem
+    >>> l1_streams.far(Problem("f32", 8, 100, 100))
+    False
+    """
     return _bytes_b(problem) > cpu.caches().l3 // 2
 
 
@@ -130,10 +139,22 @@ def _team(problem: Problem) -> tuple[str, int]:
     threads = problem.threads
     if problem.batch > 1:
         return ("batch" if problem.batch >= threads else "n"), threads
+    return "k" if deep(problem) and (far(problem) or not l1.apart(problem)) else "n", threads
+
+
+def deep(problem: Problem) -> bool:
+    """Say whether k is so long that threads share it.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import l1_streams
+    >>> from fastgemm.problem import Problem
+    >>> l1_streams.deep(Problem("f32", 8, 100, 100))
+    False
+    """
     partial = problem.m * problem.n * problem.row.itemsize
-    deep = problem.k > SHARED_STEPS * threads * problem.m and partial <= MAX_PARTIAL
-    deep = deep and (_far(problem) or not l1.apart(problem))
-    return "k" if threads > 1 and deep else "n", threads
+    long = problem.k > SHARED_STEPS * problem.threads * problem.m and partial <= MAX_PARTIAL
+    return problem.threads > 1 and long
 
 
 def _c_of_l2(problem: Problem, shares: int) -> float:
@@ -143,14 +164,14 @@ def _c_of_l2(problem: Problem, shares: int) -> float:
 
 def _is_long(problem: Problem, shares: int) -> bool:
     """Say whether each pass over C takes many steps: `LONG_STEPS`."""
-    near = not _far(problem) and not l1.apart(problem)
+    near = not far(problem) and not l1.apart(problem)
     return near and _c_of_l2(problem, shares) > LONG_C[problem.m * problem.row.parts > LONG_ROWS]
 
 
 def _has_many_streams(problem: Problem, shares: int) -> bool:
     """Say whether many rows of C come from beyond L2 as those of B do: `FEW_STEPS`, or tiles of all rows."""
     some = problem.row.parts == 1 and MANY_M < problem.m <= LONG_ROWS and not l1.apart(problem)
-    return some and _far(problem) and _c_of_l2(problem, shares) > FEW_C
+    return some and far(problem) and _c_of_l2(problem, shares) > FEW_C
 
 
 def _steps(problem: Problem, tile: tuple[int, int], shares: int) -> int:
@@ -160,7 +181,7 @@ def _steps(problem: Problem, tile: tuple[int, int], shares: int) -> int:
     elif problem.m > tile[0] and _has_many_streams(problem, shares):
         steps = FEW_STEPS
     else:
-        most, sixteenths = APART_STEPS if l1.apart(problem) and not _far(problem) else STEPS
+        most, sixteenths = APART_STEPS if l1.apart(problem) and not far(problem) else STEPS
         held = shares * cpu.caches().l2 * sixteenths // 16 // (problem.n * problem.row.itemsize)
         steps = max(LEAST, min(APART_STEPS[0], shares * most, held))
     return -(-problem.k // -(-problem.k // steps))

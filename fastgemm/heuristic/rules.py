@@ -23,6 +23,7 @@ from . import (
     family_strips,
     half_tier,
     l1_blocks,
+    l1_half_lines,
     l1_stacks,
     l1_streams,
     matrices,
@@ -93,7 +94,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         return matrices.config(problem, tier, by_matrices)
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"
-    own = family_dots.config(problem, tier, dots) or l1_streams.config(problem, tier)
+    own = family_dots.config(problem, tier, dots)
+    own = own or l1_half_lines.config(problem, tier) or l1_streams.config(problem, tier)
     own = own or family_strips.config(problem, tier, blocked) or family_small.config(problem, tier, dots)
     if own is not None:
         return own
