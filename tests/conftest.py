@@ -82,6 +82,20 @@ def skylake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _plan.forget_plans()
 
 
+@pytest.fixture
+def emerald(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An Emerald Rapids' caches, lines that come by halves, and no halves of vectors."""
+    from fastgemm import cpu
+    from fastgemm.driver import _plan
+
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    monkeypatch.setattr(cpu, "_half_lines", lambda: True)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 2 << 20, 32 << 20))
+    _plan.forget_plans()
+    yield
+    _plan.forget_plans()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def first_call() -> None:
     """Make the call that asks the CPU and the environment, once for all of the process, before a test changes it."""

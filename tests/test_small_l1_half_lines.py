@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -15,17 +14,6 @@ from fastgemm.problem import Config, Problem
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
-
-
-@pytest.fixture
-def emerald(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An Emerald Rapids' caches, and lines that come by halves."""
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "_half_lines", lambda: True)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 2 << 20, 32 << 20))
-    _plan.forget_plans()
-    yield
-    _plan.forget_plans()
 
 
 def found(

@@ -23,6 +23,7 @@ from . import (
     family_strips,
     half_tier,
     l1_blocks,
+    l1_columns,
     l1_half_lines,
     l1_stacks,
     l1_streams,
@@ -95,7 +96,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"
     own = family_dots.config(problem, tier, dots)
-    own = own or l1_half_lines.config(problem, tier) or l1_streams.config(problem, tier)
+    own = own or l1_half_lines.config(problem, tier) or l1_columns.config(problem, tier)
+    own = own or l1_streams.config(problem, tier)
     own = own or family_strips.config(problem, tier, blocked) or family_small.config(problem, tier, dots)
     if own is not None:
         return own

@@ -1,0 +1,96 @@
+"""An A by columns beside a narrow B, in place beside an L1 of 48 KiB: which, in what blocks and shares, and answers."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+
+from fastgemm import cpu, kernels, registry
+from fastgemm.driver import _plan
+from fastgemm.heuristic import l1_columns, rules
+from fastgemm.problem import Config, Problem
+
+V3, V4 = registry.isa("v3"), registry.isa("v4")
+RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
+
+
+def found(
+    m: int, n: int, k: int, name: str = "f32", *, batch: int = 1, layout: str = "tn", threads: int = 1
+) -> Config | None:
+    """The configuration of the module under test, which `rules.config` takes as well."""
+    problem = Problem(name, m, n, k, batch, layout, threads)
+    config = l1_columns.config(problem, V4)
+    if config is not None:
+        assert config == rules.config(problem, V4)
+        assert config.misfit(problem) is None
+    return config
+
+
+@pytest.mark.usefixtures("emerald")
+def test_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Columns of B: a whole vector, one tile, two of them.
+    assert [n for n in range(1, 200) if found(1000, n, 6000)] == [*range(16, 65), 128]
+    assert [n for n in range(1, 100) if found(1000, n, 6000, "f64")] == [*range(8, 33), 64]
+    assert [found(m, 128, 6000) is None for m in (1024, 1025)] == [False, True]
+    assert [found(1000, 128, k) is None for k in (999, 1000)] == [True, False]
+    assert [found(500, 2 * n, 9000, name, threads=2) is None for n, name in ((64, "f32"), (32, "f64"))] == [True, False]
+    # Rows of A.T, steps, an A that L2 does not hold, and each thread's part of it, a C that it does.
+    assert [found(m, 32, 9000) is None for m in (127, 128)] == [True, False]
+    assert [found(5000, 32, k) is None for k in (255, 256)] == [True, False]
+    assert [found(1024, 32, k) is None for k in (512, 513)] == [True, False]
+    assert [found(1024, 32, k, threads=2) is None for k in (1024, 1025)] == [True, False]
+    assert [found(m, 64, 1000) is None for m in (8192, 8193)] == [False, True]
+    # Other layouts, numbers, stacks, tiers and CPUs.
+    for layout in ("nn", "nt", "tt", "tp"):
+        assert found(1000, 32, 6000, layout=layout) is None
+    assert all(found(1000, 32, 6000, name) for name in ("i32", "i64"))
+    assert not any(found(1000, 32, 6000, name) for name in ("c64", "f16", "i16"))
+    assert found(1000, 32, 6000, batch=2) is None
+    assert l1_columns.config(Problem("f32", 1000, 32, 6000, layout="tn"), V3) is None
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 33 << 20))
+    assert found(1000, 32, 6000) is None
+
+
+@pytest.mark.usefixtures("emerald")
+def test_what_blocks() -> None:
+    def block(m: int, n: int, k: int, name: str = "f32", threads: int = 1) -> tuple[int, int, int, int, str]:
+        config = found(m, n, k, name, threads=threads)
+        assert config is not None
+        assert (config.family, config.pack, config.threads) == ("gemm", "none", threads)
+        assert config.mc >= m
+        assert config.nc >= n
+        return config.mr, config.nr, config.kc, config.split
+
+    assert [block(512, n, 6400)[:2] for n in (16, 32, 33, 48, 49, 64)] == [(14, 32)] * 2 + [(8, 48)] * 2 + [(6, 64)] * 2
+    assert [block(m, 16, 6400)[2] for m in (200, 256, 512, 1024, 9000)] == [128, 128, 64, 32, 32]
+    assert block(512, 16, 6400, "f64")[2] == 32
+    assert [block(m, 16, 6000, threads=2)[3] for m in (5999, 6000)] == ["k", "m"]
+    assert block(4200, 63, 5000, threads=2)[3] == "m", "an output a thread would be more than 1 MiB"
+
+
+@pytest.mark.skipif(not RUNS, reason="needs AVX-512")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
+def test_answers(monkeypatch: pytest.MonkeyPatch, name: str, threads: int) -> None:
+    monkeypatch.setattr(cpu, "halves", lambda tier: False)
+    monkeypatch.setattr(cpu, "_half_lines", lambda: True)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 128 << 10, 4 << 20))
+    kernels.load("v4")
+    row = registry.dtype(name)
+    kind = np.dtype(row.numpy)
+    rng = np.random.default_rng(7)
+    widest = 256 // row.itemsize
+    taken = 0
+    shapes = ((130, 16, 1030), (257, widest, 1001), (201, widest - 1, 700), (128, 2 * widest, 1300), (700, 17, 257))
+    for m, n, k in shapes:
+        problem = Problem(name, m, n, k, layout="tn", threads=threads)
+        config = l1_columns.config(problem, V4)
+        if config is None:
+            continue
+        taken += 1
+        a, b = rng.integers(-3, 4, (k, m)).astype(kind).T, rng.integers(-3, 4, (k, n)).astype(kind)
+        want = (a.astype(np.int64) @ b.astype(np.int64)).astype(kind)
+        assert np.array_equal(_plan.Plan(problem, config).run(a, b), want), (m, n, k, config)
+    assert taken >= 3
