@@ -70,6 +70,19 @@ def test_what_blocks() -> None:
     assert block(4200, 63, 5000, threads=2)[3] == "m", "an output a thread would be more than 1 MiB"
 
 
+@pytest.mark.usefixtures("emerald")
+def test_vectors_by_long_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From memory, where the CPU follows four of them by itself."""
+
+    def far(n: int, k: int, layout: str = "nt") -> tuple[bool, bool]:
+        return _plan.Plan(Problem("f32", 1, n, k, layout=layout), Config("gemv", "v4")).far
+
+    assert far(8000, 2000) == (False, False)
+    assert far(20_000, 1000) == far(8000, 2000, "nn") == (True, True)
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 33 << 20))
+    assert far(8000, 2000) == (True, True)
+
+
 @pytest.mark.skipif(not RUNS, reason="needs AVX-512")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastgemm import activations, cpu, registry
-from fastgemm.heuristic.l1 import side_bytes
+from fastgemm.heuristic.l1 import follows_columns, side_bytes
 from fastgemm.heuristic.half_tier import reach_l2
 from fastgemm.heuristic.ways import exchanges, far_bytes, few_left, written_past
 from fastgemm.problem import MAX_SUMS, PACKED, Problem
@@ -243,6 +243,8 @@ cdef class Plan:
         # exchanged operands A.
         cdef Py_ssize_t matrix = plan.k * (plan.m if plan.exchanged else plan.n) * t.part * t.ab_bytes
         plan.far[0], plan.far[1] = matrix >= far_bytes(), plan.batch * matrix >= far_bytes()
+        if plan.family == FAMILY_GEMV and follows_columns(problem, tier):
+            plan.far[0] = plan.far[1] = False
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
