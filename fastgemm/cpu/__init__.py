@@ -17,8 +17,8 @@ from ._cpuid import ask_for_tiles, cpuid, xcr0
 from ._features import brand, decode, half_lines, half_wide
 
 __all__ = [
-    "Caches", "affinity", "caches", "cores", "describe", "features", "gives_tiles", "halves", "isas", "key", "quota",
-    "small_l1",
+    "Caches", "affinity", "caches", "cores", "describe", "features", "gives_tiles", "half_line_l1", "halves", "isas",
+    "key", "quota", "small_l1",
 ]
 
 # Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors:
@@ -139,6 +139,18 @@ def small_l1(tier: registry.Isa) -> bool:
     """
     small = SMALL_HALF_LINES if _half_lines() else SMALL_L1
     return tier.vector_bytes == 64 and caches().l1d <= small and not halves(tier)
+
+
+def half_line_l1(tier: registry.Isa) -> bool:
+    """Say whether that L1 is the one of 48 KiB, whose missing lines come by halves (`small_l1`).
+
+    Examples
+    --------
+    >>> from fastgemm import cpu, registry
+    >>> cpu.half_line_l1(registry.isa("v3"))
+    False
+    """
+    return small_l1(tier) and caches().l1d > SMALL_L1
 
 
 def key() -> str:

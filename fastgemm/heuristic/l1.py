@@ -166,7 +166,7 @@ def follows_columns(problem: Problem, tier: registry.Isa) -> bool:
     """
     long = problem.k * problem.row.itemsize >= strides.PAGE
     vector = problem.m == 1 and problem.layout[1] == "t" and long and as_stored(problem)
-    return vector and cpu.small_l1(tier) and cpu.caches().l1d > cpu.SMALL_L1
+    return vector and cpu.half_line_l1(tier)
 
 
 def side_bytes(tier: registry.Isa) -> int:

@@ -1,4 +1,4 @@
-"""An A by columns beside a narrow B, both in place, beside an L1 of 48 KiB that lines come to by halves.
+"""An A by columns beside a narrow B, both in place, beside an L1 of 48 KiB (`cpu.half_line_l1`).
 
 Such is ``x.T @ y`` of many samples of which y has few numbers.  A tile reads a line of A in each step of k, of which
 the next tiles take the other numbers: they must still be in L1, which keeps as many lines as a block has steps.  All
@@ -42,7 +42,7 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     >>> from fastgemm.problem import Problem
     >>> l1_columns.config(Problem("f32", 1000, 16, 5000, layout="tn"), registry.isa("v3"))
     """
-    if not (cpu.small_l1(tier) and cpu.caches().l1d > cpu.SMALL_L1 and _concerns(problem)):
+    if not (cpu.half_line_l1(tier) and _concerns(problem)):
         return None
     mr, nr = _tile(problem, tier)
     threads = problem.threads

@@ -1,4 +1,4 @@
-"""Few rows by a B beyond half of L2, beside an L1 of 48 KiB that lines from L2 reach by halves (`cpu.small_l1`).
+"""Few rows by a B beyond half of L2, beside an L1 of 48 KiB that lines from L2 reach by halves (`cpu.half_line_l1`).
 
 As in `l1_streams`, whose reasons hold: B stays in place, and blocks of k are so few rows of it that the CPU reads all
 of them ahead.  Such a core follows more of them at a time than one with 32 KiB, and its L2 is twice as large: it gains
@@ -23,9 +23,7 @@ LEAST_OF_L2, LEAST_ROWS = 2, 5
 # (f32 24, 32, 48 rows 1000 x 1000 1.14 1.07 1.07, 2000 x 1000 1.3 1.25 1.17, 3000 x 1000 1.0 1.0 1.13, 2500 x 2500 1.2
 # 1.0 1.28, 9000 x 2000 1.5 1.28 -, 20000 x 512 1.45 1.12 -, 11000 x 250 1.43 1.24 -, 16000 x 1152 1.14 1.35 1.07, 50000
 # x 144 1.35 1.12 0.9; 41 x 7790 x 2119 0.79, f64 44 x 4071 x 1961 0.88; 64 rows by 600 x 600, 700 x 700 1.08; f64 500
-# x 500 1.05 1.7 1.2, 1000 x 1000 1.28 1.24 1.16, 1500 x 1500 1.33 1.35 1.05, 3000 x 3000 1.3 1.33 1.1.)  And where B
-# comes from memory, and C does not fit L2 for the next pass over it, FEW_ROWS: f64 24 x 11734 x 527 0.76, 27 x 11929 x
-# 1495 0.64.
+# x 500 1.05 1.7 1.2, 1000 x 1000 1.28 1.24 1.16, 1500 x 1500 1.33 1.35 1.05, 3000 x 3000 1.3 1.33 1.1.)
 ROWS, LONG = (48, 32), 32 << 10
 # And where they lie whole or half pages apart: of a B of less than so many times L2, of one from L3, and of one from
 # memory by how many bytes their distance is a multiple of, which fewer and fewer sets of L2 hold.  (f32 16, 32, 48
@@ -48,6 +46,11 @@ SHARED = 16
 # over 32, f32 16 x 14336 x 1024 0.75.)
 STEPS, LARGE_STEPS, LEAST_STEPS, EIGHTHS = 64, 32, 16, 3
 FEW_ROWS, FEW_APART = 16, 12
+# Of a C of more than so many bytes, as many columns at a time as make so many: the next pass must find it in L2.
+# (Times all columns, 1000 and 2000 at a time, f32 32 x 50176 x 144 1.29 1.0, 16 x 50176 x 144 1.13 1.15, 24 x 20000 x
+# 512 0.92 1.05, f64 32 x 50176 x 144 1.47 1.38, 24 x 11734 x 527 1.3 1.35, 27 x 11929 x 1495 1.22 1.23, 16 x 20000 x
+# 512 0.9 1.07.)
+LARGE_C, COLUMNS_C = 1 << 20, 256 << 10
 
 
 def config(problem: Problem, tier: registry.Isa) -> Config | None:
@@ -60,7 +63,7 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     >>> from fastgemm.problem import Problem
     >>> l1_half_lines.config(Problem("f32", 12, 3000, 3000), registry.isa("v3"))
     """
-    if not (cpu.small_l1(tier) and cpu.caches().l1d > cpu.SMALL_L1 and _concerns(problem)):
+    if not (cpu.half_line_l1(tier) and _concerns(problem)):
         return None
     # Whole rows of B for each thread where k is long, rows apart or not.  (Two threads, k and columns, f32 8 x 1024 x
     # 1024 1.47 1.09, 16 x 2048 x 2048 1.12 1.05, 16 x 4096 x 4096 1.23 1.0, f64 8 x 1000 x 1000 1.33 1.2.)
@@ -71,7 +74,7 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     wide = [(mr, nr) for mr, nr in registry.tiles(problem.row, tier) if nr > 2 * lanes]
     mr, nr = min(wide, key=lambda tile: (-(-problem.m // tile[0]), -tile[1]))
     rows, kc = -(-problem.m // mr) * mr, -(-problem.k // -(-problem.k // _steps(problem)))
-    return Config("gemm", tier.name, mr, nr, rows, kc, MAX_BLOCK, "none", split, threads)
+    return Config("gemm", tier.name, mr, nr, rows, kc, _columns(problem, nr), "none", split, threads)
 
 
 def _concerns(problem: Problem) -> bool:
@@ -100,14 +103,19 @@ def _steps(problem: Problem) -> int:
     return max(LEAST_STEPS, min(LARGE_STEPS, held))
 
 
+def _columns(problem: Problem, nr: int) -> int:
+    row_c = l1.row_c(problem)
+    if problem.threads > 1 or problem.m * row_c <= LARGE_C:
+        return MAX_BLOCK
+    return max(nr, COLUMNS_C * problem.n // (problem.m * row_c) // nr * nr)
+
+
 def _is_near(problem: Problem) -> bool:
     return problem.k * problem.n * problem.row.itemsize <= NEAR_L2 * cpu.caches().l2
 
 
 def _most(problem: Problem) -> int:
     row_b, far = problem.n * problem.row.itemsize, l1_streams.far(problem)
-    if far and not l1.apart(problem) and problem.m * l1.row_c(problem) > cpu.caches().l2:
-        return FEW_ROWS
     if not l1.apart(problem) or _is_near(problem):
         return ROWS[far or row_b > LONG]
     if not far:
