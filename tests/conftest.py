@@ -21,7 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from fastgemm import registry
 
-pytest.register_assert_rewrite("oracle")
+pytest.register_assert_rewrite("oracle", "own_rules")
 
 _EMPTY = tempfile.TemporaryDirectory(prefix="fastgemm-tests-")
 os.environ["FASTGEMM_DB"] = os.path.join(_EMPTY.name, "empty.json")
@@ -29,6 +29,7 @@ for _name in ("FASTGEMM_NUM_THREADS", "FASTGEMM_LOG_UNTUNED", "OMP_NUM_THREADS")
     os.environ.pop(_name, None)
 
 Child = Callable[..., "subprocess.CompletedProcess[str]"]
+Pretend = Callable[..., None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,30 +71,31 @@ def _same_signals_after() -> Iterator[None]:
 
 
 @pytest.fixture
-def skylake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A Skylake-SP's caches, and no halves."""
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
+    """Call it with KiB of L1, L2 and L3: the CPU has such caches, and vectors of 64 bytes whole."""
     from fastgemm import cpu
     from fastgemm.driver import _plan
 
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 33 << 20))
-    _plan.forget_plans()
-    yield
+    def as_if(l1d: int, l2: int, l3: int, half_lines: bool = False) -> None:
+        monkeypatch.setattr(cpu, "halves", lambda tier: False)
+        monkeypatch.setattr(cpu, "_half_lines", lambda: half_lines)
+        monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(l1d << 10, l2 << 10, l3 << 10))
+        _plan.forget_plans()
+
+    yield as_if
     _plan.forget_plans()
 
 
 @pytest.fixture
-def emerald(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An Emerald Rapids' caches, lines that come by halves, and no halves of vectors."""
-    from fastgemm import cpu
-    from fastgemm.driver import _plan
+def skylake(pretend: Pretend) -> None:
+    """A Skylake-SP's caches."""
+    pretend(32, 1 << 10, 33 << 10)
 
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "_half_lines", lambda: True)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 2 << 20, 32 << 20))
-    _plan.forget_plans()
-    yield
-    _plan.forget_plans()
+
+@pytest.fixture
+def emerald(pretend: Pretend) -> None:
+    """An Emerald Rapids' caches, as two cores count on them, and lines that come by halves."""
+    pretend(48, 2 << 10, 32 << 10, half_lines=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import Pretend
 
 import fastgemm
 from fastgemm import cpu, dispatch, kernels, registry
@@ -32,13 +33,12 @@ def test_which_cpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("m", "n", "k", "batch"), [(196, 16, 144, 32), (784, 8, 72, 32), (9800, 16, 144, 1)])
-def test_rows_from_beyond_l2(m: int, n: int, k: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_from_beyond_l2(m: int, n: int, k: int, batch: int, pretend: Pretend) -> None:
     """Rows of A are fetched where they come from beyond L2, by other CPUs only from a quarter of L3 on."""
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "_half_lines", lambda: False)
     problem = Problem("f32", m, n, k, batch=batch)
-    for l1d, l2, l3, fetched in [(32, 2, 32, True), (32, 16, 32, False), (48, 2, 48, False), (48, 2, 8, True)]:
-        monkeypatch.setattr(cpu, "caches", lambda l1d=l1d, l2=l2, l3=l3: cpu.Caches(l1d << 10, l2 * MIB, l3 * MIB))
+    cases = [(48, 2, 32, True, True), (48, 16, 32, True, False), (32, 2, 48, True, False), (48, 2, 48, False, False)]
+    for l1d, l2, l3, half_lines, fetched in [*cases, (48, 2, 8, False, True), (32, 2, 8, True, True)]:
+        pretend(l1d, l2 << 10, l3 << 10, half_lines)
         config = Config("gemm", "v4", 14, 32, mc=196, kc=k, nc=32, pack="none")
         assert _plan.Plan(problem, config).far_row == (k * 4 if fetched else 0)
         assert _plan.Plan(problem, Config("small", "v4", 14, 32)).far_row == (k * 4 if fetched else 0)

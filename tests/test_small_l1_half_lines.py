@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import platform
+from functools import partial
 
-import numpy as np
+import own_rules
 import pytest
+from conftest import Pretend
 
-from fastgemm import cpu, kernels, registry
-from fastgemm.driver import _plan
-from fastgemm.heuristic import l1_half_lines, l1_streams, rules
-from fastgemm.problem import Config, Problem
+from fastgemm import kernels, registry
+from fastgemm.heuristic import l1_half_lines
+from fastgemm.problem import Problem
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
 
-
-def found(
-    m: int, n: int, k: int, name: str = "f32", *, batch: int = 1, layout: str = "nn", threads: int = 1
-) -> Config | None:
-    """The configuration of the module under test, which `rules.config` takes as well."""
-    problem = Problem(name, m, n, k, batch, layout, threads)
-    config = l1_half_lines.config(problem, V4)
-    if config is not None:
-        assert config == rules.config(problem, V4)
-        assert config.misfit(problem) is None
-    return config
-
-
-def rows(n: int, k: int, name: str = "f32", threads: int = 1) -> list[int]:
-    """The first and the last number of rows that it takes."""
-    taken = [m for m in range(1, 70) if found(m, n, k, name, threads=threads)]
-    assert taken in ([], list(range(taken[0], taken[-1] + 1)) if taken else [])
-    return taken[:1] + taken[-1:]
+found = partial(own_rules.found, l1_half_lines.config)
+rows = partial(own_rules.rows, l1_half_lines.config)
 
 
 @pytest.mark.usefixtures("emerald")
@@ -52,7 +37,7 @@ def test_which_rows() -> None:
 
 
 @pytest.mark.usefixtures("emerald")
-def test_which_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_not(pretend: Pretend) -> None:
     assert [found(16, 1024, k) is None for k in (256, 257)] == [True, False]
     assert [found(16, n, 1500) is None for n in (511, 512)] == [True, False]
     assert [found(16, 3000, k) is None for k in (127, 128)] == [True, False]
@@ -61,10 +46,9 @@ def test_which_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(16, 2000, 1000, "f16") is None
     assert found(16, 2000, 1000, batch=10) is None
     assert l1_half_lines.config(Problem("f32", 16, 2000, 1000), V3) is None
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 33 << 20))
+    pretend(32, 1 << 10, 33 << 10, half_lines=True)
     assert found(16, 2000, 1000) is None, "an L1 of 32 KiB"
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
-    monkeypatch.setattr(cpu, "_half_lines", lambda: False)
+    pretend(48, 1 << 10, 32 << 10)
     assert found(16, 2000, 1000) is None, "whole lines"
 
 
@@ -74,7 +58,6 @@ def test_what_blocks() -> None:
         config = found(m, n, k, name)
         assert config is not None
         assert (config.family, config.pack, config.split) == ("gemm", "none", "n")
-        assert config.nc >= n or m * n * registry.dtype(name).itemsize > 1 << 20
         return config.mr, config.nr, config.mc, config.kc
 
     # The fewest panels of rows, the widest of tiles that have as many.
@@ -84,10 +67,18 @@ def test_what_blocks() -> None:
     assert [block(24, n, 960)[3] for n in (1000, 2048, 3000)] == [64, 64, 32]
     assert [block(m, 11_000, 960)[3] for m in (17, 16)] == [32, 17]
     assert [block(m, 14_336, 960)[3] for m in (17, 16, 12)] == [64, 32, 16]
-    # Columns: all, but of a C that passes over it would not find in L2.
-    config = found(32, 50_000, 144)
-    assert config is not None
-    assert config.nc == 2048 // 48 * 48
+@pytest.mark.usefixtures("emerald")
+def test_columns_at_a_time() -> None:
+    """All, but of a C that passes over it would not find in L2, and not where threads share them."""
+
+    def columns(m: int, n: int, k: int, threads: int = 1) -> int:
+        config = found(m, n, k, threads=threads)
+        assert config is not None
+        return config.nc
+
+    assert [columns(16, n, 250) < n for n in (16_384, 16_385)] == [False, True]
+    assert [columns(m, 50_000, 144) for m in (16, 32)] == [4096 // 48 * 48, 2048 // 48 * 48]
+    assert columns(16, 8192, 4096, threads=2) >= 8192
 
 
 @pytest.mark.usefixtures("emerald")
@@ -99,37 +90,15 @@ def test_shares() -> None:
         return config.split
 
     assert [share(m, 1024, 1024) for m in (15, 16)] == ["k", "n"]
-    assert l1_streams.deep(Problem("f32", 15, 1024, 1024, threads=2))
 
 
 @pytest.mark.skipif(not RUNS, reason="needs AVX-512")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i16", "i32", "i64"])
-def test_answers(monkeypatch: pytest.MonkeyPatch, name: str, threads: int) -> None:
+def test_answers(pretend: Pretend, name: str, threads: int) -> None:
     """Blocks of few steps, with caches so small that few numbers are many; rows of B anyhow and half pages apart."""
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "_half_lines", lambda: True)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 256 << 10, 4 << 20))
-    kernels.load("v4")
-    row = registry.dtype(name)
-    kind = np.dtype(row.numpy)
-    rng = np.random.default_rng(6)
-    apart = 2048 // row.itemsize
-    taken = 0
-
-    def numbers(*shape: int) -> np.ndarray:
-        made = rng.integers(-3, 4, shape).astype(kind)
-        return made + 1j * rng.integers(-3, 4, shape).astype(kind) if kind.kind == "c" else made
-
-    for n, k in ((1100, 230), (2 * apart, 300), (apart, 513), (1100, 400)):
-        for m in (4, 5, 7, 8, 12, 16, 23):
-            problem = Problem(name, m, n, k, threads=threads)
-            config = l1_half_lines.config(problem, V4)
-            if config is None:
-                continue
-            taken += 1
-            a, b = numbers(m, k), numbers(k, n)
-            want = (a.astype(np.int64) @ b.astype(np.int64)) if kind.kind == "i" else a @ b
-            got = _plan.Plan(problem, config).run(a, b)
-            assert np.array_equal(got, want.astype(kind)), (m, n, k, config)
-    assert taken >= 6
+    pretend(48, 256, 4 << 10, half_lines=True)
+    apart = 2048 // registry.dtype(name).itemsize
+    shapes = ((1100, 230), (2 * apart, 300), (apart, 513), (1100, 400))
+    problems = (Problem(name, m, n, k, threads=threads) for n, k in shapes for m in (4, 5, 7, 8, 12, 16, 23))
+    assert own_rules.right_answers(l1_half_lines.config, problems) >= 6

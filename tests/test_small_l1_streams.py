@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import platform
+from functools import partial
 
-import numpy as np
+import own_rules
 import pytest
+from conftest import Pretend
 
-from fastgemm import cpu, kernels, registry
-from fastgemm.driver import _plan
-from fastgemm.heuristic import l1_streams, rules
-from fastgemm.problem import Config, Problem
+from fastgemm import kernels, registry
+from fastgemm.heuristic import l1_streams
+from fastgemm.problem import Problem
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 RUNS = platform.machine() == "x86_64" and V4 in kernels.runnable()
 
-
-def found(
-    m: int, n: int, k: int, name: str = "f32", *, batch: int = 1, layout: str = "nn", threads: int = 1
-) -> Config | None:
-    """The configuration of the module under test, which `rules.config` takes as well."""
-    problem = Problem(name, m, n, k, batch, layout, threads)
-    config = l1_streams.config(problem, V4)
-    if config is not None:
-        assert config == rules.config(problem, V4)
-        assert config.misfit(problem) is None
-    return config
-
-
-def rows(n: int, k: int, name: str = "f32", batch: int = 1) -> list[int]:
-    """The first and last of all runs of rows that it takes."""
-    taken = [m for m in range(1, 60) if found(m, n, k, name, batch=batch)]
-    return [m for m in taken if m - 1 not in taken or m + 1 not in taken]
+found = partial(own_rules.found, l1_streams.config)
+rows = partial(own_rules.rows, l1_streams.config)
 
 
 @pytest.mark.usefixtures("skylake")
@@ -128,30 +114,10 @@ def test_what_threads_share() -> None:
 @pytest.mark.skipif(not RUNS, reason="needs AVX-512")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", ["f32", "f64", "c64", "c128", "i16", "i32", "i64"])
-def test_answers(monkeypatch: pytest.MonkeyPatch, name: str, threads: int) -> None:
+def test_answers(pretend: Pretend, name: str, threads: int) -> None:
     """Blocks of few steps, with caches so small that few numbers are many; rows of B anyhow and half pages apart."""
-    monkeypatch.setattr(cpu, "halves", lambda tier: False)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 32 << 10, 256 << 10))
-    kernels.load("v4")
-    row = registry.dtype(name)
-    kind = np.dtype(row.numpy)
-    rng = np.random.default_rng(5)
-    apart = 2048 // row.itemsize
-    taken = 0
-
-    def numbers(*shape: int) -> np.ndarray:
-        found = rng.integers(-3, 4, shape).astype(kind)
-        return found + 1j * rng.integers(-3, 4, shape).astype(kind) if kind.kind == "c" else found
-
-    for n, k, batch in ((1100, 230, 1), (2 * apart, 300, 1), (apart, 513, 1), (1100, 150, 3)):
-        for m in (2, 5, 7, 12, 16):
-            problem = Problem(name, m, n, k, batch, threads=threads)
-            config = l1_streams.config(problem, V4)
-            if config is None:
-                continue
-            taken += 1
-            a, b = numbers(*(batch, m, k)[batch == 1 :]), numbers(*(batch, k, n)[batch == 1 :])
-            want = (a.astype(np.int64) @ b.astype(np.int64)) if kind.kind == "i" else a @ b
-            got = _plan.Plan(problem, config).run(a, b)
-            assert np.array_equal(got, want.astype(kind)), (m, n, k, batch, config)
-    assert taken >= 8
+    pretend(32, 32, 256)
+    apart = 2048 // registry.dtype(name).itemsize
+    shapes = ((1100, 230, 1), (2 * apart, 300, 1), (apart, 513, 1), (1100, 150, 3))
+    problems = (Problem(name, m, *shape, threads=threads) for shape in shapes for m in (2, 5, 7, 12, 16))
+    assert own_rules.right_answers(l1_streams.config, problems) >= 8

@@ -26,7 +26,7 @@ cdef enum:
     NEXT_FAR = 64
 
 
-cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
+cdef Py_ssize_t _far_row(const plan_t* plan, problem, tier) except -1:
     # The CPU's own prefetch does not keep up with short rows of A, a panel of them side by side, when they come from
     # memory: the first pass over a panel of columns fetches the rows of later ones (one thread, Zen 5: 32 of 9800 x 16
     # x 144 1.5, 50000 x 32 x 288 1.4, 100000 x 64 x 144 1.3; rows of 4 KiB all at once 1.02, without gaps in
@@ -41,13 +41,13 @@ cdef Py_ssize_t _far_row(const plan_t* plan, problem, int registers) except -1:
     # Panels of one vector have little else to load: there it pays from L3 too (AVX2 on Zen 4, one thread, f32 10000 x 8
     # x 128 1.17, 4000 x 8 x 128 1.12, 2000 x 8 x 800 1.02, 32 of 784 x 8 x 72 1.10, f64 8000 x 4 x 100 1.13; from L2
     # 784 x 8 x 72 1.0).
-    cdef bint narrow = registers == 16 and plan.family == FAMILY_GEMM and plan.n * t.part <= t.length
+    cdef bint narrow = tier.registers == 16 and plan.family == FAMILY_GEMM and plan.n * t.part <= t.length
     cdef Py_ssize_t near = cpu.caches().l2 // 2 if narrow else cpu.caches().l3 // 4
-    # Beside a small L1 it pays wherever A does not come from L2, for tiles and for rows that share vectors (Emerald
-    # Rapids, one thread, f32 32 of 196 x 16 x 144 1.40, 9800 x 16 x 144 1.42, 2450 x 32 x 288 1.20, 32 of 49 x 32 x
-    # 288 1.07, 3136 x 128 x 256 1.06, f64 16 of 784 x 8 x 72 1.42, 9800 x 8 x 72 1.37; from L2 1.0, f32 12 of 196 x 16
-    # x 144 1.08).
-    if plan.lines_ahead:
+    # Where L3 is a mesh away it pays wherever A does not come from L2, for tiles and for rows that share vectors
+    # (Emerald Rapids, one thread, f32 32 of 196 x 16 x 144 1.40, 9800 x 16 x 144 1.42, 2450 x 32 x 288 1.20, 32 of
+    # 49 x 32 x 288 1.07, 3136 x 128 x 256 1.06, f64 16 of 784 x 8 x 72 1.42, 9800 x 8 x 72 1.37; from L2 1.0, f32 12 of
+    # 196 x 16 x 144 1.08.  Cores before it, with an L1 of 32 KiB, were not measured.)
+    if cpu.half_line_l1(tier):
         near = cpu.caches().l2
     if plan.pack_a or problem.layout[0] != "n" or problem.streamed <= near:
         return 0
@@ -109,7 +109,7 @@ cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     plan.soon_l2 = lines > 0
     # (Tiles of registers load all of a panel in an order that hides L2: fetched as well, it takes as many loads again.)
     plan.lines_ahead = 0 if t.enter != NULL else lines
-    plan.far_row = _far_row(plan, problem, tier.registers)
+    plan.far_row = _far_row(plan, problem, tier)
     plan.far_blocks = _far_blocks(plan, problem)
     plan.far_items = _far_items(plan)
     plan.far_columns = problem.layout[0] == "t" and 4 * problem.streamed > cpu.caches().l3

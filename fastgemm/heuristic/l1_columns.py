@@ -54,8 +54,8 @@ def config(problem: Problem, tier: registry.Isa) -> Config | None:
     deep = problem.k > problem.m and problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
     split = "n" if threads == 1 else "k" if deep else "m"
     steps = max(FEWEST, min(MOST, BLOCK // (problem.m * problem.row.itemsize)))
-    kc = -(-problem.k // -(-problem.k // steps))
-    return Config("gemm", tier.name, mr, nr, -(-problem.m // mr) * mr, kc, MAX_BLOCK, "none", split, threads)
+    kc, mc = -(-problem.k // -(-problem.k // steps)), min(problem.m + mr - 1, MAX_BLOCK) // mr * mr
+    return Config("gemm", tier.name, mr, nr, mc, kc, MAX_BLOCK, "none", split, threads)
 
 
 def _concerns(problem: Problem) -> bool:

@@ -46,11 +46,11 @@ SHARED = 16
 # over 32, f32 16 x 14336 x 1024 0.75.)
 STEPS, LARGE_STEPS, LEAST_STEPS, EIGHTHS = 64, 32, 16, 3
 FEW_ROWS, FEW_APART = 16, 12
-# Of a C of more than so many bytes, as many columns at a time as make so many: the next pass must find it in L2.
+# Of a C of more than such a part of L2, as many columns at a time as take such: the next pass must find it there.
 # (Times all columns, 1000 and 2000 at a time, f32 32 x 50176 x 144 1.29 1.0, 16 x 50176 x 144 1.13 1.15, 24 x 20000 x
 # 512 0.92 1.05, f64 32 x 50176 x 144 1.47 1.38, 24 x 11734 x 527 1.3 1.35, 27 x 11929 x 1495 1.22 1.23, 16 x 20000 x
 # 512 0.9 1.07.)
-LARGE_C, COLUMNS_C = 1 << 20, 256 << 10
+LARGE_C, COLUMNS_C = 2, 8
 
 
 def config(problem: Problem, tier: registry.Isa) -> Config | None:
@@ -104,10 +104,10 @@ def _steps(problem: Problem) -> int:
 
 
 def _columns(problem: Problem, nr: int) -> int:
-    row_c = l1.row_c(problem)
-    if problem.threads > 1 or problem.m * row_c <= LARGE_C:
+    column, l2 = problem.m * l1.row_c(problem) // problem.n, cpu.caches().l2
+    if problem.threads > 1 or LARGE_C * problem.n * column <= l2:
         return MAX_BLOCK
-    return max(nr, COLUMNS_C * problem.n // (problem.m * row_c) // nr * nr)
+    return max(nr, l2 // COLUMNS_C // column // nr * nr)
 
 
 def _is_near(problem: Problem) -> bool:
