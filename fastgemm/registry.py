@@ -211,6 +211,9 @@ STRIP_ROWS = 8
 # (Zen 5, one thread, f32 2 x 16 x 2048 1.8, 5 x 16 x 4096 1.1; 6 x 8 x 600 1.0).
 DEEP_ROWS, DEEP_STEPS = 6, 512
 
+# Rows of C that few steps write whole, at a time, and the most steps: beyond, B's vectors are loaded for too few rows.
+BRIEF_ROWS, BRIEF_STEPS = 4, 8
+
 FAMILIES = (
     Family("gemm", "kernels/gemm.pyx.tp", "any product: blocked loops over register tiles"),
     Family("gemv", "kernels/gemv.pyx.tp", "one row or column of output, or a few rows: stream the matrix once"),
@@ -377,6 +380,25 @@ def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:
         return ()
     length = tier.vector_bytes // dt.real_bytes
     return tuple(width for width in (2, 4, 8) if 2 * width <= length and width > dt.parts)
+
+
+def brief(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
+    """Steps of k of which the small family's rows of C are written whole, as (steps, rows at a time).
+
+    All of a few rows' numbers of A stay in registers, beside a vector of B and the sums; of one row alone B's vectors
+    would be loaded for a store each.
+
+    Examples
+    --------
+    >>> brief(dtype("f32"), isa("v4"))
+    ((1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (6, 4), (7, 3), (8, 3))
+    >>> brief(dtype("f64"), isa("v3")), brief(dtype("c64"), isa("v4"))
+    (((1, 4), (2, 4), (3, 3), (4, 2), (5, 2), (6, 2)), ())
+    """
+    if not is_special(dt) or dt.parts > 1:
+        return ()
+    rows = ((steps, min(BRIEF_ROWS, (tier.registers - 2) // (steps + 1))) for steps in range(1, BRIEF_STEPS + 1))
+    return tuple((steps, high) for steps, high in rows if high > 1)
 
 
 def short_steps(dt: DType, tier: Isa) -> tuple[int, ...]:

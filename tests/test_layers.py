@@ -23,7 +23,7 @@ LAYERS = (
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic.strides", "heuristic.half_tier", "heuristic.costs"),
     ("heuristic.l1",),
-    ("heuristic.l1_written", "heuristic.l1_stacks", "heuristic.l1_columns"),
+    ("heuristic.l1_written", "heuristic.l1_stacks", "heuristic.l1_columns", "heuristic.brief"),
     ("heuristic.l1_blocks", "heuristic.l1_streams"),
     ("heuristic.l1_half_lines",),
     ("heuristic.family_small", "heuristic.family_dots", "heuristic.family_strips"),

@@ -109,11 +109,11 @@ def test_the_small_family_leaves_what_is_copied() -> None:
     assert [small(m, 150, 100, "tn") for m in (300, 450)] == [True, False]
     assert [small(m, 1000, 100) for m in (40, 48)] == [True, False]
     # Of few steps by the lines of C: rows that begin anywhere in one, whole lines, half pages; few steps, more, most.
-    assert [small(m, 700, 8) for m in (410, 420)] == [True, False]
-    assert [small(m, 800, 8) for m in (1630, 1640)] == [True, False]
+    assert [small(m, 700, 9) for m in (410, 420)] == [True, False]
+    assert [small(m, 800, 9) for m in (1630, 1640)] == [True, False]
     assert [l1_written.beats_small(Problem("f32", m, 1024, 8), V4) for m in (280, 290)] == [None, True]
-    assert [small(800, 800, k) for k in (4, 5, 32, 33)] == [False, True, True, False]
-    assert [small(600, 600, k, name="f64") for k in (4, 5, 16, 17)] == [False, True, True, False]
+    assert [small(800, 800, k) for k in (8, 9, 32, 33)] == [True, True, True, False]
+    assert [small(600, 600, k, name="f64") for k in (8, 9, 16, 17)] == [True, True, True, False]
     assert [small(400, m, 8, name="c64") for m in (700, 1000)] == [True, False]
     assert [small(m, 400, 100, "tn") for m in (190, 400)] == [True, False]
 
@@ -227,7 +227,7 @@ def test_outputs_of_few_steps() -> None:
         assert [config(m, 579, 11, layout).family for m in (650, 700)] == ["small", "gemm"]
         assert (config(1000, 579, 20, layout).mc, config(1000, 579, 20, layout).pack) == (24, "b")
     # Whole lines of C are the small family's for a while; complex numbers were not measured.
-    assert [config(1000, 400, k, "tn").family for k in (4, 5, 33)] == ["gemm", "small", "gemm"]
+    assert [config(1000, 400, k, "tn").family for k in (9, 33)] == ["small", "gemm"]
     assert config(1000, 1000, 8, "nt", name="c64").family == "small"
 
     # Stacks, by all of their outputs, rows, steps, and lines of C.

@@ -3,7 +3,7 @@
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
 from fastgemm.driver.abi cimport (
-    MAX_DEEP, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_SHORT, MAX_STRIP, MAX_VECTORS, kernels_t,
+    MAX_BRIEF, MAX_DEEP, MAX_DOTS, MAX_DTYPES, MAX_NARROW, MAX_ROWS, MAX_SHORT, MAX_STRIP, MAX_VECTORS, kernels_t,
 )
 
 from fastgemm import registry
@@ -62,6 +62,9 @@ def add_kernels(int level, int family, object capsule):
             t.plain = &TABLES[level][0][registry.dtype(registry.DTYPES[d].lane).code]
         if s.whole != NULL:
             t.whole, t.whole_rows, t.turn = s.whole, s.whole_rows, s.turn
+        for i in range(MAX_BRIEF):
+            if s.brief[i] != NULL:
+                t.brief[i] = s.brief[i]
         for i in range(MAX_NARROW):
             if s.narrow[i] != NULL:
                 t.narrow[i] = s.narrow[i]

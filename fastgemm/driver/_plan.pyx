@@ -24,6 +24,7 @@ import numpy as np
 from fastgemm import activations, cpu, registry
 from fastgemm.heuristic.l1 import follows_columns, side_bytes
 from fastgemm.heuristic.half_tier import reach_l2
+from fastgemm.heuristic import brief
 from fastgemm.heuristic.ways import exchanges, far_bytes, few_left, written_past
 from fastgemm.problem import MAX_SUMS, PACKED, Problem
 
@@ -331,6 +332,7 @@ cdef class Plan:
                       and (plan.threads == 1 or plan.split == SPLIT_BATCH or plan.split == SPLIT_M and plan.batch == 1)
                       and t.narrow[max(plan.tail, 2 * t.part)] != NULL)
         if plan.family == FAMILY_SMALL:
+            plan.brief = brief.whole_rows(problem, tier)
             # Equal panels of rows where one panel more makes them so: the kernels loop over those by themselves.
             if plan.rows.larger and plan.m % (plan.rows.panels + 1) == 0:
                 plan.rows = cut(plan.m, plan.m // (plan.rows.panels + 1))
@@ -385,6 +387,11 @@ cdef class Plan:
     def far(self):
         """Whether kernels of vectors and dot products take B to be in memory: one B, and a stack of them."""
         return bool(self.plan.far[0]), bool(self.plan.far[1])
+
+    @property
+    def whole_rows(self):
+        """Whether C is written a few whole rows at a time, where enough of them begin alike in a vector."""
+        return bool(self.plan.brief)
 
     @property
     def far_row(self):

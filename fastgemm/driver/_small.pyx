@@ -49,6 +49,10 @@ cdef enum:
     # time, `bench/edges.py`).
     LEAST_TOUCHED = 16 << 10
     AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
+    # Rows of C that begin alike in a vector, from which on few steps write them whole: half as many as there are steps,
+    # up to so many.  (A C prototype, times tiles, f32 20 x 3001, of which one row at a time begins so, by 1, 2, 3, 4
+    # steps 1.6 1.6 1.2 0.66; two at a time 100 x 1003 by 4, 6, 8 1.58 1.32 1.01.)
+    BRIEF_ROWS = 4
 
 
 # Of bytes of which a call says nothing: signed ones, and nothing is subtracted.
@@ -84,6 +88,8 @@ cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_s
     cdef char* c = s.c
     if rows.larger:
         s.panels, s.panel_a, s.panel_c = rows.larger, mr * s.rs_a * s.size_ab, mr * s.rs_c * s.size_c
+        if plan.soon_c and s.count == 1:
+            s.soon_c = s.panel_c
         plan.kernels.small[mr][nv](s)
         s.a += rows.larger * s.panel_a
         s.c += rows.larger * s.panel_c
@@ -91,6 +97,8 @@ cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_s
         s.touch_a = s.touch_b = s.touch_c = 0
     mr = rows.size
     s.panels, s.panel_a, s.panel_c = rows.panels - rows.larger, mr * s.rs_a * s.size_ab, mr * s.rs_c * s.size_c
+    if plan.soon_c and s.count == 1:
+        s.soon_c = s.panel_c
     plan.kernels.small[mr][nv](s)
     s.a, s.c, s.row = a, c, row
 
@@ -256,6 +264,14 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
         return t.narrow[n]
     # Whole vectors along M, so there must be rows to fill them.
     return t.narrow_columns[n] if call.rs_a == t.part and m >= t.length else NULL
+
+
+cdef bint in_whole_rows(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
+    # Whether rows of C that begin alike in a vector are enough to share what is loaded of B.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t vector = t.length * t.real_bytes, bytes = call.rs_c * t.real_bytes
+    cdef Py_ssize_t every = vector // min(vector, bytes & -bytes)
+    return m >= every * min(BRIEF_ROWS, (plan.k + 1) // 2)
 
 
 cdef void exchanged(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py_ssize_t cs, char* out,
@@ -479,7 +495,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     s.count, s.m, s.n, s.k = items, row1 - row0, plan.n * t.part, plan.k
     s.rs_a, s.cs_a, s.rs_b, s.rs_c = call.rs_a, call.cs_a, call.rs_b, call.rs_c
     s.step_a, s.step_b, s.step_c = call.step_a, call.step_b, call.step_c
-    s.touch_a = s.touch_b = s.touch_c = s.far = 0
+    s.touch_a = s.touch_b = s.touch_c = s.far = s.soon_c = 0
     s.panels, s.panel_a, s.panel_c = 1, 0, 0
     whole = kernel_of_rows(plan, call, s.m)
     if items > 1:
@@ -489,8 +505,12 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
             s.far = FAR_ROWS
         whole(&s)
         return
+    width = (vec1 - vec0 - 1) * L + tail
+    if plan.brief and in_whole_rows(plan, call, s.m):
+        s.n = width
+        t.brief[plan.k](&s)
+        return
     if not t.converts and (items == 1 or s.step_b % LEAD_BYTES == 0):
-        width = (vec1 - vec0 - 1) * L + tail
         lead = lead_of(t, s.b, s.rs_b, width, s.k, plan.nv)
         if lead:
             vecs = &own_vecs

@@ -11,6 +11,7 @@ cdef enum:
     MAX_VECTORS = 4    # widest microkernel of the registry, in vectors
     MAX_DTYPES = 16
     MAX_NARROW = 9     # components of a narrow row of C, and one
+    MAX_BRIEF = 9      # steps of k whose rows of C are written whole, and one
     MAX_SHORT = 9      # numbers of a short column, and one
     MAX_DOTS = 4       # rows of A that the dots kernels take at a time
     MAX_PASSES = 3     # registry.DOT_PASSES
@@ -259,6 +260,7 @@ cdef struct stack_t:
     # Of operands from memory, or 0.  Tiles: items ahead of which all rows of B and C are fetched; rows that share
     # vectors: bytes ahead of which A is.
     Py_ssize_t far
+    Py_ssize_t soon_c               # tiles: bytes from a tile to the one whose C is fetched meanwhile; 0: none
 
 # C = A @ B for each product of a stack, B's and C's columns adjacent; C is not read.  The sum runs over k in order,
 # as a gemm microkernel's does: the bits are the same.
@@ -316,6 +318,7 @@ cdef struct kernels_t:
     stack_kernel_t short_columns[MAX_DOTS + 1][MAX_SHORT]
     strip_t strips[MAX_STRIP + 1]
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
+    stack_kernel_t brief[MAX_BRIEF]     # index: steps of k, of which all rows of C are written whole; NULL: not so few
     turn_t turn                 # real types only
     # Of a type that is converted to 4 bytes: how, and the kernels of what it becomes; else NULL.
     widen_t widen

@@ -92,6 +92,8 @@ cdef struct plan_t:
     bint far_copies             # B that is copied comes from memory, or L3: the next block is fetched meanwhile
     bint far_c                  # C comes from memory
     bint still_c                # C is not fetched: its stores wait for its lines by themselves
+    bint soon_c                 # small: tiles fetch C of the next panel of rows
+    bint brief                  # small: so few steps that rows of C are written whole, if enough begin alike in lines
     bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
     Py_ssize_t reach_l2[2]      # gemv: see store_t; by one B, by all of a stack's

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
-from . import l1, l1_written, strides
+from . import brief, l1, l1_written, strides
 from .costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
 from .ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 
@@ -188,7 +188,8 @@ def config(problem: Problem, tier: registry.Isa, dots: bool = False) -> Config |
     pack = "none" if problem.layout[1] == "n" else "b"
     # (Pieces of a larger B pass over all of A, which nothing keeps near: only the few steps of `turns_pieces`.)
     bytes_b = problem.k * -(-problem.n // registry.lanes(problem.row, tier)) * tier.vector_bytes
-    if pack == "b" and bytes_b > MAX_TURNED and not (turns_pieces(problem, tier) or written_past(problem, tier)):
+    pieces = turns_pieces(problem, tier) or written_past(problem, tier) or brief.beats_blocks(problem, tier)
+    if pack == "b" and bytes_b > MAX_TURNED and not pieces:
         return None
     found = Config("small", tier.name, *best, pack=pack, split=split, threads=threads)
     return found if found.misfit(problem) is None else None
@@ -330,6 +331,8 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     bytes_b = problem.k * row_b
     near = problem.streamed <= caches.l3 // (4 if problem.batch > 1 else 2)
     if written_past(problem, tier):
+        return True
+    if brief.beats_blocks(problem, tier):
         return True
     if _beaten(problem, tier):
         return False
