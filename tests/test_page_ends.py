@@ -110,6 +110,8 @@ def test_no_byte_beside_operands(
         (84, 5, 130),
         # Whole chunks of tile registers, whose rows are read as they lie.
         *itertools.product((15, 33), (17, 70), (64, 128)),
+        # Whole rows of few steps, fetched ahead beyond the last one; some begin alike in a vector.
+        *itertools.product((67,), (149, 160), (1, 4, 6, 8) if dt.name in ("f32", "f64") else (4,)),
         # Few rows in groups that share some of them.
         *itertools.product((5, 9, 13), (2, 4, 7), (3, 42)),
     ]
