@@ -86,6 +86,27 @@ def test_answers(name: str, tier: registry.Isa, k: int, rows: int) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.name)
+def test_any_strides(tier: registry.Isa) -> None:
+    """Rows from the last to the first, and a single row, whose stride may be zero."""
+    kernels.load(tier.name)
+    for m, n, k in itertools.product((200,), (199, 208), (1, 3)):
+        problem = Problem("f32", m, n, k)
+        plan = Plan(problem, small(problem, tier))
+        a, b = integers((m, k), "f4", 1), integers((k, n), "f4", 2)
+        for out in (np.empty((m, n), "f4")[::-1], np.empty((2 * m, n), "f4")[::-2]):
+            plan.run(a, b, out)
+            assert np.array_equal(out, a @ b)
+    a, b = integers((1, 2), "f4", 1), integers((2, 10001), "f4", 2)
+    problem = Problem("f32", 1, 10001, 2)
+    plan = Plan(problem, small(problem, tier))
+    assert plan.whole_rows
+    for stride in (0, 4, 40004):
+        out = np.lib.stride_tricks.as_strided(np.empty(10001, "f4"), (1, 10001), (stride, 4))
+        plan.run(a, b, out)
+        assert np.array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.name)
 @pytest.mark.parametrize(("batch", "threads"), [(1, 1), (1, 2), (3, 1), (5, 2)])
 def test_bits(tier: registry.Isa, batch: int, threads: int) -> None:
     """Those of gemm's kernels, with infinities, NaN and zeros of both signs, in stacks and by several threads."""

@@ -9,7 +9,7 @@ Its kernels loop over a stack by themselves.  What is left here is to say what t
 
 from libc.string cimport memset
 
-from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, stack_kernel_t, stack_t
+from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, rows_apart, stack_kernel_t, stack_t
 from fastgemm.driver._loops cimport macrokernel
 from fastgemm.driver.past_caches cimport fg_fence_past, write_past
 from fastgemm.driver.structs cimport (
@@ -269,8 +269,7 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
 cdef bint in_whole_rows(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
     # Whether rows of C that begin alike in a vector are enough to share what is loaded of B.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t vector = t.length * t.real_bytes, bytes = call.rs_c * t.real_bytes
-    cdef Py_ssize_t every = vector // min(vector, bytes & -bytes)
+    cdef Py_ssize_t every = rows_apart(call.rs_c * t.real_bytes, t.length * t.real_bytes)
     return m >= every * min(BRIEF_ROWS, (plan.k + 1) // 2)
 
 

@@ -262,6 +262,14 @@ cdef struct stack_t:
     Py_ssize_t far
     Py_ssize_t soon_c               # tiles: bytes from a tile to the one whose C is fetched meanwhile; 0: none
 
+
+cdef inline Py_ssize_t rows_apart(Py_ssize_t bytes, Py_ssize_t vector) noexcept nogil:
+    # How many rows, so many bytes from one to the next, lie between two that begin alike in a vector: the lowest bit of
+    # the distance says it.  (Of a single row it may be 0.)
+    cdef Py_ssize_t low = bytes & -bytes
+    return vector // low if 0 < low < vector else 1
+
+
 # C = A @ B for each product of a stack, B's and C's columns adjacent; C is not read.  The sum runs over k in order,
 # as a gemm microkernel's does: the bits are the same.
 ctypedef void (*stack_kernel_t)(const stack_t* stack) noexcept nogil
