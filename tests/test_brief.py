@@ -21,7 +21,7 @@ CASES = [
     for tier in TIERS
     for row in registry.DTYPES
     for steps, rows in registry.brief(row, tier)
-]  # fmt: skip
+]
 
 
 def small(problem: Problem, tier: registry.Isa) -> Config:

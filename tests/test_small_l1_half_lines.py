@@ -67,6 +67,8 @@ def test_what_blocks() -> None:
     assert [block(24, n, 960)[3] for n in (1000, 2048, 3000)] == [64, 64, 32]
     assert [block(m, 11_000, 960)[3] for m in (17, 16)] == [32, 17]
     assert [block(m, 14_336, 960)[3] for m in (17, 16, 12)] == [64, 32, 16]
+
+
 @pytest.mark.usefixtures("emerald")
 def test_columns_at_a_time() -> None:
     """All, but of a C that passes over it would not find in L2, and not where threads share them."""

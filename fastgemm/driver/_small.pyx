@@ -49,10 +49,6 @@ cdef enum:
     # time, `bench/edges.py`).
     LEAST_TOUCHED = 16 << 10
     AHEAD = 2 << 10   # how far ahead: 8x8x8 f32 from L3 6.4 ns with 2 to 4 KiB, 7.1 with 1, 7.5 with none
-    # Rows of C that begin alike in a vector, from which on few steps write them whole: half as many as there are steps,
-    # up to so many.  (A C prototype, times tiles, f32 20 x 3001, of which one row at a time begins so, by 1, 2, 3, 4
-    # steps 1.6 1.6 1.2 0.66; two at a time 100 x 1003 by 4, 6, 8 1.58 1.32 1.01.)
-    BRIEF_ROWS = 4
 
 
 # Of bytes of which a call says nothing: signed ones, and nothing is subtracted.
@@ -86,10 +82,9 @@ cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_s
     cdef Py_ssize_t mr = rows.size + 1, row = s.row
     cdef const char* a = s.a
     cdef char* c = s.c
+    s.soon_c = plan.soon_c and s.count == 1
     if rows.larger:
         s.panels, s.panel_a, s.panel_c = rows.larger, mr * s.rs_a * s.size_ab, mr * s.rs_c * s.size_c
-        if plan.soon_c and s.count == 1:
-            s.soon_c = s.panel_c
         plan.kernels.small[mr][nv](s)
         s.a += rows.larger * s.panel_a
         s.c += rows.larger * s.panel_c
@@ -97,8 +92,6 @@ cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_s
         s.touch_a = s.touch_b = s.touch_c = 0
     mr = rows.size
     s.panels, s.panel_a, s.panel_c = rows.panels - rows.larger, mr * s.rs_a * s.size_ab, mr * s.rs_c * s.size_c
-    if plan.soon_c and s.count == 1:
-        s.soon_c = s.panel_c
     plan.kernels.small[mr][nv](s)
     s.a, s.c, s.row = a, c, row
 
@@ -267,10 +260,12 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
 
 
 cdef bint in_whole_rows(const plan_t* plan, const call_t* call, Py_ssize_t m) noexcept nogil:
-    # Whether rows of C that begin alike in a vector are enough to share what is loaded of B.
+    # Whether rows of C that begin alike in a vector are enough to share what is loaded of B: half as many as there are
+    # steps.  (A C prototype, times tiles, f32 20 x 3001, of which one row at a time begins so, by 1, 2, 3, 4 steps 1.6
+    # 1.6 1.2 0.66; two at a time 100 x 1003 by 4, 6, 8 1.58 1.32 1.01.)
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t every = rows_apart(call.rs_c * t.real_bytes, t.length * t.real_bytes)
-    return m >= every * min(BRIEF_ROWS, (plan.k + 1) // 2)
+    return m >= every * ((plan.k + 1) // 2)
 
 
 cdef void exchanged(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py_ssize_t cs, char* out,

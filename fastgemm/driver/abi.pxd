@@ -260,7 +260,7 @@ cdef struct stack_t:
     # Of operands from memory, or 0.  Tiles: items ahead of which all rows of B and C are fetched; rows that share
     # vectors: bytes ahead of which A is.
     Py_ssize_t far
-    Py_ssize_t soon_c               # tiles: bytes from a tile to the one whose C is fetched meanwhile; 0: none
+    bint soon_c                     # tiles: C of the next panel of rows is fetched meanwhile
 
 
 cdef inline Py_ssize_t rows_apart(Py_ssize_t bytes, Py_ssize_t vector) noexcept nogil:

@@ -27,9 +27,9 @@ from .ways import Asked
 FEW_STEPS = 4
 VECTORS = (6, 9)
 LEAST_C = 36 << 10
-# By more steps, or a B that is copied, gemm's blocks are the better ones for a C of more than so many times L2 (before
-# lines were fetched, f32 by 6, 8 steps 3000 x 331, of 2 L2, 1.26 1.45, 1500 x 1501, of 4, 1.08 0.98, 2000 x 2003 1.07
-# 0.81; nt by 2, 4, 7 1000 x 1001 1.17 1.19 1.22, 2000 x 2003 0.89 0.89 0.87).
+# By more steps, or a B that is copied, gemm's blocks are the better ones for a C of more than so many times L2.  (A
+# script, before lines were fetched, f32 by 6, 8 steps 3000 x 331, of 2 L2, 1.26 1.45, 1500 x 1501, of 4, 1.08 0.98,
+# 2000 x 2003 1.07 0.81; nt by 2, 4, 7 1000 x 1001 1.17 1.19 1.22, 2000 x 2003 0.89 0.89 0.87.)
 MOST_L2 = 3
 
 
