@@ -10,8 +10,8 @@ from cpython.exc cimport PyErr_SetObject, PyErr_WriteUnraisable
 cimport numpy as cnp
 from numpy cimport npy_intp
 
-from fastgemm.driver._plan cimport Plan, cache_get, cache_put, counting, generation, key_t, problem_of
-from fastgemm.driver._team cimport run_plan, threads_now
+from fastgemm.driver._plan cimport VECTORS, Plan, cache_get, cache_put, counting, generation, key_t, problem_of
+from fastgemm.driver._team cimport OTHERWISE, run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.structs cimport call_t, letter, plan_t, special_takes
 
@@ -183,7 +183,11 @@ cdef int resolve(const key_t* key, plan_t* plan) except -2 with gil:
     # The slow half of a call's first time: ask dispatch, remember the answer.
     if max(key.m, key.n, key.k, key.batch) > problem.MAX_DIM:
         return NO_KERNEL
-    cdef Plan found = dispatch.plan_for(problem_of(key))
+    cdef Plan found
+    if key.kind & VECTORS:
+        found = dispatch.plan_for(problem_of(key), limbs=False)
+    else:
+        found = dispatch.plan_for(problem_of(key))
     plan[0] = found.plan
     cache_put(key, plan)
     return 0
@@ -205,12 +209,19 @@ cdef int resolve_quietly(const key_t* key, plan_t* plan) noexcept with gil:
 
 cdef int execute(const key_t* key, const call_t* call) noexcept nogil:
     cdef plan_t plan
+    cdef key_t other
+    cdef int failed
     if not cache_get(key, &plan):
         if resolve_quietly(key, &plan):
             return NO_KERNEL
     if plan.kernels == NULL:
         return NO_KERNEL
-    return run_plan(&plan, call)
+    failed = run_plan(&plan, call)
+    if failed != OTHERWISE:
+        return failed
+    other = key[0]
+    other.kind |= VECTORS
+    return execute(&other, call)
 
 
 # ---- the same small product once more ------------------------------------------------------------------------------
@@ -275,7 +286,7 @@ cdef void remember(int code, npy_intp m, npy_intp n, npy_intp k, const operand_t
     cdef form_t form
     cdef plan_t plan
     # Teams are for more than small products, and counted calls have to be found in the cache.
-    if counting() or not cache_get(key, &plan) or plan.kernels == NULL or plan.threads > 1:
+    if counting() or not cache_get(key, &plan) or plan.kernels == NULL or plan.threads > 1 or plan.limbs:
         return
     cdef remembered_t* place = kept(&form, code, m, n, k, a, b, c)
     place.form, place.way, place.call, place.plan = form, way, call[0], plan

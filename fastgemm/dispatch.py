@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from . import database, kernels, registry, untuned
 from .driver import _plan
-from .heuristic import chain_items, packed_b, rules
+from .heuristic import chain_items, packed_b, rules, ways
 from .plan import Plan
 from .problem import PACKED, Config, Problem, Record
 
@@ -190,15 +190,33 @@ def _repeatable(problem: Problem, tier: registry.Isa, panels: Panels | None) -> 
         return config if cut.misfit(problem) else cut
     # The order of a sum is the kernel family, KC, and the parts that threads make of k.  The first is the same for
     # every thread count; tiles, the other blocks and the other splits only say who computes what.
+    # (Whether limbs pay is measured, so they have no part in it.)
     alone = replace(problem, threads=1)
-    config = rules.config(problem)
+    config = rules.config(problem, limbs=False)
     if config.split == "k":
-        config = rules.config(alone)
+        config = rules.config(alone, limbs=False)
     return config.replace(kc=DETERMINISTIC_KC) if config.family not in ("gemv", "small") else config
 
 
-def resolve(problem: Problem, panels: Panels | None = None) -> Decision:
-    """Go down the ladder; `panels` are those of a B that is packed already, by default what it would be packed into."""
+def resolve(problem: Problem, panels: Panels | None = None, limbs: bool = True) -> Decision:
+    """Go down the ladder.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is computed.
+    panels : Panels, optional
+        Those of a B that is packed already, by default what it would be packed into.
+    limbs : bool
+        Whether the caller can do otherwise where a plan of limbs does not compute with some numbers.
+    """
+    found = _resolve(problem, panels)
+    if limbs or found.config.family == "numpy" or not registry.by_limbs(found.config.family):
+        return found
+    return Decision(rules.config(problem, limbs=False), "heuristic", "numbers that limbs do not stand for")
+
+
+def _resolve(problem: Problem, panels: Panels | None) -> Decision:
     skipped = ""
     if _forced is not None:
         misfit = _forced.misfit(problem)
@@ -247,7 +265,7 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
     near : bool
         Whether its output is the item's own scratch.
     """
-    found = resolve(problem)
+    found = resolve(problem, limbs=False)
     if found.rung != "heuristic":
         return found.config
     config = found.config
@@ -255,11 +273,11 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
         # Where each has a B of its own, which no cache holds yet, rules for stacks know better than those for one
         # product, whose operands are at hand (Cascade Lake, attention of 128 tokens, 8 and 32 x 8 heads of 96, f32, one
         # thread 1.05 and 1.07, two 1.06 and 1.06; of 64 numbers a head, and of 384 and 512 tokens, they are the same).
-        config = resolve(replace(problem, batch=matrices)).config
+        config = resolve(replace(problem, batch=matrices), limbs=False).config
     if rows > problem.m and chain_items.held(problem):
         # What is copied for so many rows pays for the few of an item.  (Cascade Lake, one thread, 128 of 4096 by 64 x
         # 4096, attention in float32 over B in place, 1.16; of a B that L2 does not hold each item would copy for long.)
-        every = resolve(replace(problem, m=rows, batch=matrices)).config
+        every = resolve(replace(problem, m=rows, batch=matrices), limbs=False).config
         if config.pack == "none" != every.pack and every.family == config.family and problem.m >= every.mr:
             config = every
     made = chain_items.config(problem, config, rows, near)
@@ -275,8 +293,10 @@ def is_deterministic() -> bool:
 
 
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
-    # FASTGEMM_ISA and FASTGEMM_BF16 hold for the database too.
+    # FASTGEMM_ISA, FASTGEMM_BF16 and FASTGEMM_F32 hold for the database too.
     config, half = record.config, kernels.half_isa()
+    if config.family != "numpy" and registry.by_limbs(config.family) and not ways.lets_limbs():
+        return False
     if panels is not None and not panels.read_by(config):
         return False
     used = config.isa == active or (half is not None and config.isa == half.name)
@@ -326,11 +346,11 @@ def watched() -> Iterator[list[tuple[Problem, Panels | None]]]:
         _watching = before
 
 
-def plan_for(problem: Problem, panels: Panels | None = None) -> Plan:
+def plan_for(problem: Problem, panels: Panels | None = None, limbs: bool = True) -> Plan:
     """Return the plan of a problem, see `resolve`; record the problem where FASTGEMM_LOG_UNTUNED asks for it."""
     if _watching is not None:
         _watching.append((problem, panels))
-    decision = resolve(problem, panels)
+    decision = resolve(problem, panels, limbs)
     if os.environ.get("FASTGEMM_LOG_UNTUNED") and decision.rung in ("near", "heuristic"):
         untuned.saw(problem)
     return Plan(problem, decision.config)

@@ -132,7 +132,7 @@ def explain(
     Examples
     --------
     >>> import fastgemm
-    >>> fastgemm.explain(m=512, n=512, k=512).config.family
+    >>> fastgemm.explain(m=512, n=512, k=512, dtype="float64").config.family
     'gemm'
     """
     allowed = threads.get_num_threads() if num_threads is None else threads.allowed(num_threads)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from . import kernels, special
+from . import kernels, registry, special
 from .driver import _plan
+from .heuristic import rules
 from .problem import Config, Problem
 
 
@@ -45,9 +46,14 @@ class Plan(_plan.Plan):
         if config.family != "numpy":
             kernels.load(config.isa)
         super().__init__(problem, config)
-        if config.family == "numpy" or (config.threads > 1 and config.split != "batch"):
+        whole = config.threads == 1 or config.split == "batch"
+        if config.family == "numpy" or registry.by_limbs(config.family) or not whole:
             return
         found = special.find(config.special, problem) if config.special else None
         found = found or special.built_in(config.isa, problem)
         if found:
             self.specialise(found.capsule, found.at, found.module)
+
+    def otherwise(self) -> Plan:
+        """Return the plan that computes with every number: for operands that this one's limbs do not stand for."""
+        return Plan(self.problem, rules.config(self.problem, registry.isa(self.config.isa), limbs=False))

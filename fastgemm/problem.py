@@ -252,6 +252,8 @@ class Config:
             if strip and (problem.layout[1] != "n" or problem.m > registry.STRIP_ROWS):
                 return f"B in place takes at most {registry.STRIP_ROWS} rows of A, and adjacent columns"
             packs = ("none", "b", "ab") if strip else ("b", "ab") if registry.in_place(self.family, dt) else ("ab",)
+            if registry.by_limbs(self.family) and (packed or self.pack != "ab"):
+                return f"{dt.name} is cut into limbs while it is packed: pack must be 'ab', of a B that is not yet"
             if dt.converts and self.pack not in packs:
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] not in ("n", PACKED) and problem.n > 1:
@@ -262,6 +264,8 @@ class Config:
             rows = min(self.mc, problem.m) + self.mr if packs_a else 0
             columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
             bytes_of_blocks = (rows + (0 if packed else columns)) * min(self.kc, problem.k) * dt.itemsize
+            if registry.by_limbs(self.family):
+                bytes_of_blocks *= 2
             if strip:
                 # All of A, and sums.
                 rows = registry.STRIP_ROWS + 1

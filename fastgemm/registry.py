@@ -124,7 +124,8 @@ class Dot(NamedTuple):
     ``group`` elements of k fill a lane of the packed operands; packing appends so many steps to a block.  A that needs
     no conversion but the sign of its bytes is read ``in_place``.  ``slim`` says that there are microkernels for panels
     of B that hold its numbers as they lie in memory, which widen them while they load them.  ``chunk`` steps of k are
-    one instruction's: packed blocks have a multiple of so many, filled up with zeros.
+    one instruction's: packed blocks have a multiple of so many, filled up with zeros.  ``limbs`` numbers that lanes
+    hold add up to one of the dtype's: packing cuts them (kernels/limbs.pxd), into so many chunks for one.
     """
 
     madd: str
@@ -133,6 +134,7 @@ class Dot(NamedTuple):
     in_place: bool
     slim: bool = False
     chunk: int = 1
+    limbs: int = 1
 
 
 # What lies in memory where it is not what is computed with, and its bytes (kernels/stored.pxd converts it).
@@ -236,6 +238,10 @@ FAMILIES = (
         (("v4", ("amx_tile", "amx_bf16", "avx512_bf16"), ("-mamx-tile", "-mamx-bf16", "-mavx512bf16")),),
         rounds_halves=True,
     ),
+    Family(
+        "amx_f32", "kernels/gemm.pyx.tp", "float32 as three limbs of bfloat16, tile registers of 16 rows by 64 bytes",
+        (("v4", ("amx_tile", "amx_bf16"), ("-mamx-tile", "-mamx-bf16")),),
+    ),
 )
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {
@@ -244,6 +250,7 @@ DOTS = {
     ("bf16", "bf16"): Dot("bf16", 2, 0, True),
     ("amx_int8", "i8_i32"): Dot("vnni", 4, 2, True, chunk=REGISTER_BYTES // 4),
     ("amx_bf16", "bf16"): Dot("bf16", 2, 0, True, chunk=REGISTER_BYTES // 4),
+    ("amx_f32", "f32"): Dot("bf16", 2, 0, False, chunk=REGISTER_BYTES // 4, limbs=3),
 }
 
 # Dtypes of outputs that activations follow; their place here is their place in compiled tables.
@@ -423,7 +430,7 @@ def kernels_of(dt: DType, family_name: str) -> str:
     """Name of the row whose microkernels a dtype runs in a family of the gemm template."""
     if family_name == "gemm":
         return dt.kernels or dt.name
-    return "i8_i32" if dt.group > 1 else "bf16"
+    return "i8_i32" if dt.group > 1 else "bf16" if dt.stored == "bf16" else dt.name
 
 
 def quantising(dt: DType) -> str:
@@ -439,6 +446,16 @@ def dot(family_name: str, dt: DType) -> Dot | None:
 def by_matrices(family_name: str) -> bool:
     """Whether a family multiplies tile registers, whole matrices, by each other."""
     return any(name == family_name and row.chunk > 1 for (name, _), row in DOTS.items())
+
+
+def by_limbs(family_name: str) -> bool:
+    """Whether a family cuts the numbers of operands into limbs."""
+    return any(name == family_name and row.limbs > 1 for (name, _), row in DOTS.items())
+
+
+def chunk_k(row: Dot) -> int:
+    """Elements of k in a chunk."""
+    return row.group * row.chunk
 
 
 def in_place(family_name: str, dt: DType) -> bool:
@@ -487,8 +504,7 @@ def computes(family_name: str, dt: DType) -> bool:
         return True
     if family_name == "small":
         return is_small(dt)
-    halves_or_bytes = dt.group > 1 or dt.stored == "bf16"
-    return family_name == "gemm" or (halves_or_bytes and (family_name, kernels_of(dt, family_name)) in DOTS)
+    return family_name == "gemm" or (family_name, kernels_of(dt, family_name)) in DOTS
 
 
 def rows_of(tier: Isa, family_name: str = "gemm") -> tuple[DType, ...]:

@@ -29,7 +29,7 @@ LAYERS = (
     ("heuristic.family_small", "heuristic.family_dots", "heuristic.family_strips"),
     ("driver",),
     ("kernels",),
-    ("heuristic.packing", "heuristic.matrices", "database", "untuned", "special"),
+    ("heuristic.packing", "heuristic.matrices", "heuristic.limbs", "database", "untuned", "special"),
     ("heuristic.blocks",),
     ("heuristic.rules", "heuristic.packed_b"),
     ("heuristic.chain_items",),

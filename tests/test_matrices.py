@@ -47,7 +47,9 @@ def dtypes() -> list[Any]:
 
 
 def config(family: str, mr: int, nr: int, **more: Any) -> Config:
-    return Config(family, "v4", mr, nr, **{"pack": "b", **more})
+    # (What is cut into limbs is copied.)
+    pack = {"pack": "ab"} if registry.by_limbs(family) else {}
+    return Config(family, "v4", mr, nr, **{"pack": "b", **more, **pack})
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -269,7 +271,8 @@ def test_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which products they take, whatever this CPU has; panels' widths; teams; every plan fits its problem."""
     monkeypatch.setattr(
         kernels, "matrix_family", lambda row, tier: next(
-            (name for name in FAMILIES if tier.name == "v4" and registry.computes(name, row)), ""))  # fmt: skip
+            (name for name in FAMILIES if tier.name == "v4" and registry.computes(name, row)
+             and not registry.by_limbs(name)), ""))  # fmt: skip
     took = lambda *sizes, **more: matrices.family(Problem(*sizes, **more), V4)  # noqa: E731
     assert took("i8_i32", 64, 64, 64) == took("i8_q8", 12, 256, 256) == "amx_int8"
     assert took("bf16", 4, 256, 256) == took("bf16_f32", 32, 64, 16) == "amx_bf16"

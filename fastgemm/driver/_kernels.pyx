@@ -9,7 +9,7 @@ from fastgemm.driver.abi cimport (
 from fastgemm import registry
 
 cdef enum:
-    MAX_FAMILIES = 8
+    MAX_FAMILIES = 12
     MAX_LEVEL = 8           # ISA tiers are numbered below this
 
 # One table for each tier and dtype, in which the families that every tier has fill in their own entries; and tables of
@@ -34,7 +34,8 @@ def add_kernels(int level, int family, object capsule):
             t.length, t.part, t.real_bytes, t.group = s.length, s.part, s.real_bytes, s.group
             t.ab_bytes, t.c_bytes, t.converts, t.narrows = s.ab_bytes, s.c_bytes, s.converts, s.narrows
             t.appended, t.in_place, t.rounds = s.appended, s.in_place, s.rounds
-            t.chunk, t.enter, t.leave, t.flush = s.chunk, s.enter, s.leave, s.flush
+            t.chunk, t.chunk_k, t.limbs = s.chunk, s.chunk_k, s.limbs
+            t.enter, t.leave, t.flush = s.enter, s.leave, s.flush
             t.pack_a, t.pack_b, t.pack_side, t.update, t.add = s.pack_a, s.pack_b, s.pack_side, s.update, s.add
             t.peak, t.peak_flops = s.peak, s.peak_flops
             t.slim_bytes, t.pack_slim = s.slim_bytes, s.pack_slim

@@ -16,9 +16,10 @@ from fastgemm.driver.abi cimport (
 from fastgemm.driver.in_place cimport copied_rows, copies_rows, reads_in_place, simple
 from fastgemm.driver.soon cimport add_span, lines_of_tile, next_soon, no_soon, soon_t
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, panel_at, panel_start, plan_t, row_gap,
-    share, some_panels, steps_of,
+    FAR_ROW_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, k_of, lead_of, panel_at, panel_start, plan_t,
+    row_gap, share, some_panels, steps_of,
 )
+from fastgemm.driver.spread cimport fits
 
 cdef enum:
     # Where several panels of rows pass over a panel of B that was packed long ago, so many passes fetch a part each of
@@ -186,7 +187,7 @@ cdef void macrokernel(
             part, part_pace = kc * nv * L // parts, ceil_div(nv * L, parts)
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
         # for numbers as they are stored: kernels of dot products and of halves would fetch the component before.)
-        own.next_c = -1 if plan.still_c else live if plan.far_c and direct and jr + 1 < panels else 0
+        own.next_c = -1 if plan.still_c or plan.limbs else live if plan.far_c and direct and jr + 1 < panels else 0
         own.column, own.live = (column + col) >> halved, c_tail
         if fused:
             terms = <const epilogue_t*>call.terms
@@ -237,6 +238,9 @@ cdef void macrokernel(
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             own.fetch_l2 = plan.ready_l2
+            if plan.limbs and direct:
+                # A tile takes long enough for C of the next one, below it or at the top of the next panel.
+                own.next_c = mr * call.rs_c if ir + 1 < rows.panels else live - r * call.rs_c if jr + 1 < panels else -1
             if lines and ahead == 0:
                 coming = next_soon(call.soon, lines, lines_pace, kc, nv * L * size_b, &pace)
                 if coming != NULL:
@@ -335,8 +339,8 @@ cdef soon_t* next_copy(const plan_t* plan, const call_t* call, soon_t* soon, Py_
     cdef Py_ssize_t size = t.ab_bytes, column = vec0 * t.length // t.part
     cdef Py_ssize_t columns = min(plan.n, vec1 * t.length // t.part) - column
     no_soon(soon)
-    add_span(soon, call.b + (step0 * t.group * call.rs_b + column * call.cs_b) * size,
-             min(plan.k, step1 * t.group) - step0 * t.group, call.rs_b * size, columns, call.cs_b * size,
+    add_span(soon, call.b + (k_of(t, step0) * call.rs_b + column * call.cs_b) * size,
+             min(plan.k, k_of(t, step1)) - k_of(t, step0), call.rs_b * size, columns, call.cs_b * size,
              t.part * size, True)
     return soon
 
@@ -475,8 +479,10 @@ cdef void blocked_rows(
             b_steps = kp
             if plan.ready:
                 b_steps, before = plan.ready, p
-            p *= t.group
-            live_k = min(kc * t.group, plan.k - p)
+            p = k_of(t, p)
+            live_k = min(k_of(t, kc), plan.k - p)
+            if plan.limbs and call.offsets != NULL and not fits(call.offsets, plan.k):
+                return
             if store.in_place and not copied:
                 store.last = <int>(live_k % t.group * size_ab)
             if plan.ready:
@@ -491,7 +497,7 @@ cdef void blocked_rows(
                 if plan.far_copies and not call.copied_b:
                     item.soon = call.soon
                     if pc + 1 < kblocks:
-                        item.soon = next_copy(plan, call, &soon, p // t.group + kc,
+                        item.soon = next_copy(plan, call, &soon, share(steps // chunk, pc + 1, kblocks) * chunk,
                                               share(steps // chunk, pc + 2, kblocks) * chunk, vec, vec + vecs)
                     elif jc + 1 < jblocks:
                         item.soon = next_copy(plan, call, &soon, 0, share(steps // chunk, 1, kblocks) * chunk,
@@ -517,7 +523,7 @@ cdef void blocked_rows(
                     macrokernel(to_plan, &item, &store, a, call.rs_a, call.cs_a, False,
                                 b_space if plan.pack_b else b, b_packed, b_steps, before,
                                 row, &i_grid, vec, &j_grid, kc, tail)
-                elif call.cs_a == t.part or t.in_place and t.group > 1:
+                elif call.cs_a == t.part or t.in_place and t.group > 1 or t.enter != NULL:
                     t.pack_a(live_k, rows, a, call.rs_a, call.cs_a, a_space, gap, t.part, call.offsets, row)
                     macrokernel(to_plan, &item, &store, a_space, gap * unit, t.part * unit, False,
                                 b_space if plan.pack_b else b, True, b_steps, before,

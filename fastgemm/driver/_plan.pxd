@@ -6,6 +6,10 @@ cdef struct key_t:
     Py_ssize_t m, n, k, batch
     unsigned long long kind     # dtype, layout letters, threads, what follows, generation
 
+cdef enum:
+    # Of `kind`, in A's letter: the plan is one that computes with every number (`run_plan` returned OTHERWISE).
+    VECTORS = 1 << 23
+
 cdef bint cache_get(const key_t* key, plan_t* plan) noexcept nogil
 cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil
 cdef unsigned long long generation() noexcept nogil

@@ -10,7 +10,7 @@ from fastgemm.driver.abi cimport (
 )
 from fastgemm.driver._ahead cimport look_ahead
 from fastgemm.driver._kernels cimport table_of
-from fastgemm.driver._team cimport run_plan
+from fastgemm.driver._team cimport OTHERWISE, run_plan
 from fastgemm.driver.structs cimport (
     DOTS_L1, DOTS_STEPS, FAMILY_DOTS, FAMILY_GEMM, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K,
     SPLIT_M, SPLIT_N, appended, call_t, ceil_div, cut, dot_sums_bytes, letter, plan_t, row_gap,
@@ -134,7 +134,7 @@ cdef object problem_of(const key_t* key):
     cdef unsigned long long kind = key.kind
     right = (kind >> 8) & 0xff
     return Problem(registry.DTYPES[kind & 0xff].name, key.m, key.n, key.k, key.batch,
-                   chr((kind >> 16) & 0xff) + (PACKED if right & READY else chr(right)), (kind >> 24) & MOST_THREADS,
+                   chr((kind >> 16) & 0x7f) + (PACKED if right & READY else chr(right)), (kind >> 24) & MOST_THREADS,
                    activations.EPILOGUES[(kind >> 35) & MOST_EPILOGUES].name)
 
 
@@ -296,9 +296,10 @@ cdef class Plan:
         plan.mr, plan.nv = config.mr, config.nr * t.part // t.length
         plan.pack_a, plan.pack_b = config.pack == "ab", config.pack != "none" and not ready
         # Blocks are cut to the problem, then evened out: 1030 steps with KC 1024 run as 515 + 515.
+        plan.limbs = t.limbs
         steps = steps_of(t, plan.k)
         chunks = steps // t.chunk
-        plan.kc = ceil_div(chunks, ceil_div(chunks, max(1, ceil_div(config.kc, t.group * t.chunk)))) * t.chunk
+        plan.kc = ceil_div(chunks, ceil_div(chunks, max(1, ceil_div(config.kc, t.chunk_k)))) * t.chunk
         rows = ceil_div(plan.m, plan.mr) * plan.mr
         plan.mc = min(rows, max(plan.mr, <Py_ssize_t>config.mc // plan.mr * plan.mr))
         plan.ncv = min(vectors, max(plan.nv, <Py_ssize_t>config.nc * t.part // t.length // plan.nv * plan.nv))
@@ -527,7 +528,11 @@ cdef class Plan:
         cdef Py_ssize_t _i
         with nogil:
             for _i in range(times):
-                failed |= run_plan(&self.plan, &call)
+                failed = run_plan(&self.plan, &call)
+                if failed:
+                    break
+        if failed == OTHERWISE:
+            return self.otherwise().run(a, b, out, times)
         if failed:
             raise MemoryError("no memory for a workspace")
         return out

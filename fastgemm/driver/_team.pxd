@@ -2,7 +2,11 @@
 
 from fastgemm.driver.structs cimport call_t, plan_t
 
-# 0, or -1 when there was no memory for a workspace; nothing has been written then.
+cdef enum:
+    OTHERWISE = 2
+
+# 0; -1 when there was no memory for a workspace; nothing has been written then.  OTHERWISE, of a plan of limbs: there
+# are numbers, or terms of the call, that it does not compute with, and C is what it may be: another plan has to do it.
 cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil
 
 # A plan for one thread, by the thread that calls, in the a_bytes + b_bytes of workspace that it brings.

@@ -4,7 +4,7 @@ from cython.parallel cimport parallel, threadid
 
 from libc.string cimport memset
 
-from fastgemm.driver.abi cimport kernels_t, store_t
+from fastgemm.driver.abi cimport epilogue_t, kernels_t, offset_t, spread_t, store_t
 from fastgemm.driver._gemv cimport gemv, gemv_of_stack
 from fastgemm.driver._loops cimport blocked, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
@@ -15,8 +15,10 @@ from fastgemm.driver.structs cimport (
     FAMILY_DOTS, FAMILY_GEMV, FAMILY_SMALL, SPLIT_BATCH, SPLIT_K, SPLIT_M, SPLIT_N, call_t, ceil_div, cut,
     panel_start, plan_t, share, space_of_b, special_takes, tile_steps,
 )
+from fastgemm.driver.spread cimport fits
 from fastgemm.driver.pieces cimport fg_pieces, fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
+from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
     fg_clock, fg_is_orphan, fg_member_done, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_open,
@@ -190,7 +192,7 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     # The product over one part of k, into an output of its own.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t unit = t.group * t.chunk, units = ceil_div(plan.k, unit), first = share(units, part, parts) * unit
+    cdef Py_ssize_t unit = t.chunk_k, units = ceil_div(plan.k, unit), first = share(units, part, parts) * unit
     cdef plan_t own = plan[0]
     cdef call_t item = call[0]
     own.k = min(plan.k, share(units, part + 1, parts) * unit) - first
@@ -231,7 +233,7 @@ cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, P
                        Py_ssize_t row0, Py_ssize_t row1) noexcept nogil:
     # Rows row0 : row1 of all partial outputs, added in the order of the parts: the same plan gives the same bits.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t gap = plan.width * t.length, i, live = min(parts, ceil_div(plan.k, t.group * t.chunk))
+    cdef Py_ssize_t gap = plan.width * t.length, i, live = min(parts, ceil_div(plan.k, t.chunk_k))
     cdef store_t store = call.store
     cdef char* sums = partials + row0 * gap * t.real_bytes
     cdef char* c = call.c + row0 * call.rs_c * t.c_bytes
@@ -330,13 +332,44 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
     return 0
 
 
-cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
+cdef int run_any(const plan_t* plan, const call_t* call) noexcept nogil:
     if plan.threads > 1 and not fg_is_orphan and not fg_in_parallel() and not fg_resting():
         return run_team(plan, call, plan.threads)
     if plan.special != NULL and special_takes(plan.special, call):
         plan.special.run(plan.batch, call.a, call.step_a, call.b, call.step_b, call.c, call.step_c)
         return 0
     return run_alone(plan, call)
+
+
+cdef int run_limbs(const plan_t* plan, const call_t* call) noexcept nogil:
+    # Numbers that limbs cannot stand for show while they are packed: then the whole call is computed anew, so C may be
+    # neither added to nor read for what follows.  A product with its own transpose is symmetric to the bit by
+    # multiply-adds alone, because the products of two different limbs are added one after the other.
+    cdef const epilogue_t* terms = <const epilogue_t*>call.terms
+    cdef spread_t spread[2]
+    cdef offset_t offsets[2]
+    cdef call_t own
+    cdef int failed, i
+    cdef unsigned flags
+    if (call.store.beta_kind or call.a == call.b and call.rs_a == call.cs_b and call.cs_a == call.rs_b
+            or call.finish != NULL and terms.residual == call.c):
+        return OTHERWISE
+    memset(offsets, 0, sizeof(offsets))
+    for i in range(2):
+        spread[i].least, spread[i].most = 0xffffffff, 0
+        offsets[i].spread = &spread[i]
+    own = call[0]
+    own.offsets = offsets
+    flags = fg_float_state()
+    failed = run_any(plan, &own)
+    if failed or fits(offsets, plan.k):
+        return failed
+    fg_set_float_state(flags)
+    return OTHERWISE
+
+
+cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
+    return run_limbs(plan, call) if plan.limbs else run_any(plan, call)
 
 
 # ---- anything else -------------------------------------------------------------------------------------------------

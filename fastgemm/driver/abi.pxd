@@ -23,11 +23,34 @@ cdef enum:
     FUSED = 1           # sums of bytes are scaled and become floats; the bias is added
     FUSED_RELU = 2      # and then nothing is below zero
 
+cdef struct spread_t:
+    # The magnitudes of an operand's numbers, as their bits: the least but zero, less one, and the greatest.
+    unsigned int least, most
+
 cdef struct offset_t:
     # What is subtracted from an operand's numbers: one for each row of A or column of B, or (step 0) one for all.
     const int* zero     # NULL: nothing
     Py_ssize_t step
     int is_unsigned     # the operand's bytes
+    spread_t* spread    # of numbers that are cut into limbs: what packing has seen
+
+cdef extern from *:
+    """
+    #ifndef FASTGEMM_WIDEN_SPREAD
+    #define FASTGEMM_WIDEN_SPREAD
+    /* Several threads may. */
+    static inline void fg_widen_spread(unsigned int *least, unsigned int *most, unsigned int low, unsigned int high) {
+        unsigned int seen = __atomic_load_n(least, __ATOMIC_RELAXED);
+        while (low < seen && !__atomic_compare_exchange_n(least, &seen, low, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+        seen = __atomic_load_n(most, __ATOMIC_RELAXED);
+        while (high > seen && !__atomic_compare_exchange_n(most, &seen, high, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    }
+    #endif
+    """
+    void fg_widen_spread(unsigned int*, unsigned int*, unsigned int low, unsigned int high) nogil
+
+cdef inline void widen_spread(spread_t* spread, unsigned int least, unsigned int most) noexcept nogil:
+    fg_widen_spread(&spread.least, &spread.most, least, most)
 
 cdef struct later_t:
     # A tile of sums, of tile registers, whose results go to C while the next one of as many vectors is multiplied.
@@ -293,7 +316,9 @@ cdef struct kernels_t:
     int converts        # A and B cannot be read in place: both are packed
     int narrows         # C is not of the type that is computed with: every tile goes through `update`, once
     int group           # elements of k in a packed component (dot products), and so in a step of a microkernel
-    int chunk           # steps of k that packed blocks have a multiple of, filled up with zeros
+    int chunk           # steps of k that packed blocks have a multiple of, filled up with zeros, ...
+    int chunk_k         # ... and the elements of k in them: `group` a step, or less of numbers that are cut into limbs
+    bint limbs          # those
     int appended        # steps that packing appends to a block
     enter_t enter       # before microkernels of a number of rows run; NULL: nothing
     leave_t leave       # and after the last

@@ -61,6 +61,7 @@ cdef struct plan_t:
     # A Config made concrete for a Problem: blocks cut to size, kernels looked up.
     const kernels_t* kernels    # NULL: no kernel takes this problem, NumPy does
     int family                  # index in registry.FAMILIES
+    bint limbs                  # which cuts numbers into limbs: not every call may be computed so (`run_plan`)
     int mr, nv                  # register tile: rows, vectors; 0: a vector's kernels, strips or dot products
     bint pack_a, pack_b
     bint strips                 # few rows, and B in place
@@ -145,7 +146,12 @@ cdef inline Py_ssize_t ceil_div(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
 
 cdef inline Py_ssize_t steps_of(const kernels_t* t, Py_ssize_t k) noexcept nogil:
     # Of a packed block of so much of k, without what packing appends.
-    return ceil_div(k, t.group * t.chunk) * t.chunk
+    return ceil_div(k, t.chunk_k) * t.chunk
+
+
+cdef inline Py_ssize_t k_of(const kernels_t* t, Py_ssize_t steps) noexcept nogil:
+    # What begins at a step, which is a chunk's first.
+    return quotient(steps, t.chunk) * t.chunk_k
 
 
 cdef inline Py_ssize_t share(Py_ssize_t total, Py_ssize_t i, Py_ssize_t parts) noexcept nogil:

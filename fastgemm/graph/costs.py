@@ -173,7 +173,8 @@ class Costs:
         # (An item's problem may be another node's own.)
         key = problem, every
         if key not in self._products:
-            config = dispatch.resolve(problem).config
+            # (By limbs neither items of chains nor products by packed weights are computed.)
+            config = dispatch.resolve(problem, limbs=False).config
             work = rules.cycles(problem, config)
             if m < every and not known:
                 # Blocks of rows that meet one matrix, one after the other, copy it once (`_chain.Chain`).

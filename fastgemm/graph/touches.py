@@ -114,7 +114,7 @@ def loops(m: int, n: int, k: int, dtype: np.dtype[np.generic], packed: bool = Fa
     row = product_row(dtype)
     if row is not None:
         problem = normalised(Problem(row.name, m, n, k, layout="np" if packed else "nn", threads=1))
-        config = dispatch.resolve(problem).config
+        config = dispatch.resolve(problem, limbs=False).config
         if config.family not in ("numpy", "gemv"):
             mr, nr = config.mr or m, config.nr or n
             if config.family != "small":

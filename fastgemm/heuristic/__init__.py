@@ -8,6 +8,7 @@ family_small.py     which products the other families take, with which tile and 
 family_dots.py      dot products,
 family_strips.py    few rows by a B in place
 matrices.py         products by tile registers
+limbs.py            products of float32 by them, cut into limbs
 packed_b.py         products by a B that was packed once
 chain_items.py      products of a chain's items, whose copies of B stay
 ways.py             which way a product is computed (as called, or its transposed output), and where memory begins

@@ -29,6 +29,7 @@ from . import (
     l1_streams,
     matrices,
 )
+from . import limbs as limbs_rules
 from .blocks import blocks
 from .costs import DEEP, STREAM_B, TEAM_BYTES, TILE_CYCLES, busy, grid_cycles, streams_of
 from .packing import packing
@@ -60,7 +61,7 @@ def _narrower(problem: Problem, tier: registry.Isa) -> registry.Isa:
     return next((isa for isa in halves if problem.m in dict(registry.deep(row, isa))), tier)
 
 
-def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
+def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True) -> Config:
     """Return the configuration that the rules give for a problem.
 
     Parameters
@@ -69,6 +70,8 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
         Any problem.
     isa : Isa, optional
         The tier; by default the active one, or the one below where its kernels are better (`half_tier`).
+    limbs : bool
+        Whether the caller takes one that cannot compute with every number (kernels/limbs.pxd).
 
     Returns
     -------
@@ -93,6 +96,9 @@ def config(problem: Problem, isa: registry.Isa | None = None) -> Config:
     by_matrices = matrices.family(problem, tier)
     if by_matrices:
         return matrices.config(problem, tier, by_matrices)
+    by_limbs = limbs_rules.family(problem, tier) if limbs else ""
+    if by_limbs:
+        return limbs_rules.config(problem, tier, by_limbs)
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"
     own = family_dots.config(problem, tier, dots)
@@ -168,6 +174,8 @@ def cycles(problem: Problem, config: Config) -> float:
     """
     if config.family == "numpy":
         return 2.0 * problem.flops
+    if registry.by_limbs(config.family):
+        return problem.batch * limbs_rules.cycles(problem) / config.threads
     if registry.by_matrices(config.family):
         return matrices.cycles(problem, config)
     row, tier = problem.row, registry.isa(config.isa)

@@ -407,6 +407,11 @@ def runs(family: str, tier: registry.Isa) -> bool:
     return not registry.by_matrices(family) or cpu.gives_tiles()
 
 
+def lets_limbs() -> bool:
+    """Say whether FASTGEMM_F32 lets float32 be computed in limbs."""
+    return os.environ.get("FASTGEMM_F32") != "vectors"
+
+
 def turns_matrices(row: registry.DType) -> bool:
     """Say whether few rows of a dtype may be columns of the transposed output, for tile registers (`MATRIX_TURNED`).
 
@@ -419,7 +424,7 @@ def turns_matrices(row: registry.DType) -> bool:
     """
     # (Sums that are rounded to bytes are so along rows.)
     families = [family.name for family in registry.FAMILIES if registry.by_matrices(family.name)]
-    taken = [name for name in families if registry.computes(name, row)]
+    taken = [name for name in families if registry.computes(name, row) and not registry.by_limbs(name)]
     plain = not (row.group > 1 and row.narrows)
     return plain and any(runs(name, tier) for name in taken for tier in _long_tiers())
 

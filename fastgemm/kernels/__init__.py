@@ -10,7 +10,7 @@ and the tests may load others that the CPU can run.
     dots.pyx.tp   a few rows of output, both operands along k
     small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
     epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors
-    amx_*.tp      what tile registers have instead of gemm's microkernels (amx.pxd)
+    amx_*.tp      what tile registers have instead of gemm's microkernels (amx.pxd; limbs.pxd: for float32)
     rows.pyx.tp   softmax, layer norm, casts of rows      rows.pxd   rows from and to what they are stored as
 """
 
@@ -25,10 +25,12 @@ import time
 
 from .. import cpu, registry
 from ..driver import _kernels, _plan
-from ..heuristic.ways import halved_bytes, runs
+from ..heuristic.ways import halved_bytes, lets_limbs, runs
 
 # Of the loop that says which of two families is faster: 20 us of float32's multiply-adds.
 PEAK_ROUNDS = 4000
+# Of limbs a round is longer; and how many times the rate of multiply-adds pays for cutting.
+LIMBS_LONGER, LIMBS_GAIN = 100, 2.0
 
 _loaded: set[str] = set()
 _lock = threading.Lock()
@@ -107,13 +109,13 @@ def blocked_family(row: registry.DType, tier: registry.Isa) -> str:
 
 
 @functools.cache
-def _faster(family_name: str, name: str, isa: str) -> bool:
+def _faster(family_name: str, name: str, isa: str, least: float = 1.0, rounds: int = PEAK_ROUNDS) -> bool:
     # The best of a few, by turns: the two rates are a factor of two or more apart, one way or the other.
     best = {family_name: 0.0, "gemm": 0.0}
     for own in 5 * tuple(best):
-        flops, seconds = peak(name, isa, PEAK_ROUNDS, own)
+        flops, seconds = peak(name, isa, PEAK_ROUNDS if own == "gemm" else rounds, own)
         best[own] = max(best[own], flops / seconds)
-    return best[family_name] > best["gemm"]
+    return best[family_name] > least * best["gemm"]
 
 
 def best_family(row: registry.DType, tier: registry.Isa) -> str:
@@ -140,9 +142,34 @@ def matrix_family(row: registry.DType, tier: registry.Isa) -> str:
     return _beyond(row, tier, True)
 
 
-def _beyond(row: registry.DType, tier: registry.Isa, matrices: bool) -> str:
+def limbs_family(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the family that cuts a dtype into limbs for tile registers, where that pays; "" elsewhere.
+
+    Of `matrix_family` it is none: what it computes with is not what B holds, and not every number.
+
+    Whether it pays is measured, once in a process, in a quarter of a millisecond: where a core's other thread
+    multiplies by tile registers as well, or belongs to another machine that does, they are four times as slow, and
+    vectors are not (Emerald Rapids, shared host, 1024^3 by limbs 250 and 85 GFLOP/s, by multiply-adds 160 and 118).
+    FASTGEMM_F32 says it instead: ``limbs``, or ``vectors``.
+
+    Examples
+    --------
+    >>> from fastgemm import kernels, registry
+    >>> kernels.limbs_family(registry.dtype("f64"), registry.isa("v4"))
+    ''
+    """
+    found = _beyond(row, tier, True, True)
+    if not found or not lets_limbs():
+        return ""
+    if os.environ.get("FASTGEMM_F32") == "limbs":
+        return found
+    return found if _faster(found, row.name, tier.name, LIMBS_GAIN, PEAK_ROUNDS // LIMBS_LONGER) else ""
+
+
+def _beyond(row: registry.DType, tier: registry.Isa, matrices: bool, limbs: bool = False) -> str:
     for other in registry.FAMILIES:
         asked = bool(other.tiers) and registry.by_matrices(other.name) == matrices
+        asked = asked and registry.by_limbs(other.name) == limbs
         if asked and registry.computes(other.name, row) and has(other.name, tier.name):
             return other.name
     return ""

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import registry
-from ..heuristic import costs
+from ..heuristic import costs, ways
 from ..kernels import has as runnable
 from ..problem import PACKED, Config, Problem
 from .kernel_nests import described
@@ -175,6 +175,8 @@ class Space(SearchSpace[Config]):
         kernels = [Kernel(start.family, start.isa, start.mr, start.nr)]
         for family in registry.FAMILIES:
             if not (registry.computes(family.name, dt) and runnable(family.name, tier.name)):
+                continue
+            if registry.by_limbs(family.name) and not ways.lets_limbs():
                 continue
             if self.problem.layout[1] == PACKED and family.name != start.family:
                 continue  # `fastgemm.pack` packs for one family

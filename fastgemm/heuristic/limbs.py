@@ -1,0 +1,102 @@
+"""The rules for float32 in limbs: which untuned products tile registers multiply, six times (kernels/limbs.pxd).
+
+Six products of registers take three eighths of the cycles of float32's multiply-adds, so what decides is how often a
+number that is cut is used; each costs as much as 27 multiply-adds, and one that comes from beyond L2 as much again.
+What vectors do in place of it is estimated too, and they keep what is near.
+"""
+
+from __future__ import annotations
+
+from .. import cpu, kernels, registry
+from ..problem import PACKED, Config, Problem
+from .costs import TEAM_FLOPS
+
+COLUMNS = 16             # of sums in a register
+# Cycles: of a chunk of two registers, of a tile, whose C is read and written; of a number that is cut, and of one that
+# was not in L2; multiply-adds of vectors in one.
+CHUNK, TILE, CUT, FAR, VECTORS = 111.0, 500.0, 0.85, 0.6, 30.0
+GAIN = 0.9               # of the vectors' time
+# Rows of a block of A, and from how many rows on blocks of B are too large for L2: they are then read from L3, the next
+# panel fetched meanwhile, by blocks of A that fill half of L2.  (Emerald Rapids, one thread, over multiply-adds, blocks
+# of steps by columns 512 x 1024, 512 x 256, 256 x 512: 64 x 1024 x 1024 0.92 1.11 1.16, 128 x 1024 x 1024 1.01 1.22
+# 1.19, 256 x 1024 x 1024 1.38 1.42 -; 1024^3 in GFLOP/s 244 - 217.)
+BLOCK_ROWS = 256
+STEPS, COLUMNS_FEW, COLUMNS_MANY = 512, 512, 1024
+
+
+def family(problem: Problem, tier: registry.Isa) -> str:
+    """Return the family of limbs that takes a problem; "" where vectors do it.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import limbs
+    >>> from fastgemm.problem import Problem
+    >>> limbs.family(Problem("f64", 512, 512, 512), registry.isa("v4"))
+    ''
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.dtype != "f32" or problem.layout[1] == PACKED or min(m, n) < COLUMNS:
+        return ""
+    by_vectors = m * n * k / VECTORS + _far(problem)
+    if cycles(problem) >= GAIN * by_vectors:
+        return ""
+    return kernels.limbs_family(problem.row, tier)
+
+
+def cycles(problem: Problem) -> float:
+    """Return the estimate of one product, in cycles.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import limbs
+    >>> from fastgemm.problem import Problem
+    >>> limbs.cycles(Problem("f32", 256, 256, 256)) / 256**3 < 1 / 30
+    True
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    chunks = -(-k // (2 * registry.REGISTER_ROWS))
+    registers = -(-m // registry.REGISTER_ROWS) * -(-n // COLUMNS)
+    tiles = -(-registers // 4) * -(-k // _steps(m))
+    return registers * chunks * CHUNK + tiles * TILE + CUT * (m + n) * k + _far(problem)
+
+
+def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
+    """Return how such a family computes a problem.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import limbs
+    >>> from fastgemm.problem import Problem
+    >>> made = limbs.config(Problem("f32", 1024, 1024, 1024), registry.isa("v4"), "amx_f32")
+    >>> made.mr, made.nr, made.mc, made.kc, made.nc, made.pack
+    (32, 32, 256, 512, 1024, 'ab')
+    """
+    tall, wide = registry.tiles(problem.row, tier, found)
+    mr, nr = wide if problem.m <= registry.REGISTER_ROWS else tall
+    kc = -(-problem.k // -(-problem.k // _steps(problem.m)))
+    nc = COLUMNS_FEW if problem.m < BLOCK_ROWS else COLUMNS_MANY
+    split, threads = _team(problem, mr, nr)
+    return Config(found, tier.name, mr, nr, BLOCK_ROWS, kc, nc, "ab", split, threads)
+
+
+def _steps(m: int) -> int:
+    return STEPS if m >= BLOCK_ROWS else STEPS // 2
+
+
+def _far(problem: Problem) -> float:
+    # Operands that L2 does not hold.
+    m, n, k = problem.m, problem.n, problem.k
+    return FAR * sum(side * k for side in (m, n) if side * k * problem.row.itemsize > cpu.caches().l2)
+
+
+def _team(problem: Problem, mr: int, nr: int) -> tuple[str, int]:
+    most = problem.threads
+    if most == 1 or problem.batch * problem.flops < TEAM_FLOPS:
+        return "n", 1
+    if problem.batch >= most:
+        return "batch", most
+    columns, rows = -(-problem.n // nr), -(-problem.m // mr)
+    split, parts = ("n", columns) if columns >= rows else ("m", rows)
+    return split, min(most, parts)
