@@ -251,10 +251,12 @@ def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, ca
     bfloat16 those take subnormal numbers (below 1.2e-38) in operands and sums for zero, and round the sum after every
     product, and they report no floating-point errors, for the instructions set no flags; with the environment variable
     FASTGEMM_BF16=exact the arithmetic is float32's.  8-bit integers with ``dtype=np.int32`` are dot products without a
-    cast.  Large products of float32 may go through tile registers (AMX) as three limbs of bfloat16 a number, with errors
-    no larger than those of multiply-adds; what limbs do not stand for (infinities, NaN, magnitudes below 2^-102) is
-    computed by multiply-adds all the same, and so is everything with FASTGEMM_F32=vectors.  A real operand beside a complex one is not converted: a zero imaginary part that it does not have makes no
+    cast.  A real operand beside a complex one is not converted: a zero imaginary part that it does not have makes no
     NaN of an infinity.  Floating-point errors are reported as `np.errstate` says.
+
+    Large products of float32 may go through tile registers (AMX) as three limbs of bfloat16 a number, with errors no
+    larger than those of multiply-adds; what limbs do not stand for (infinities, NaN, magnitudes below 2^-102) is
+    computed by multiply-adds all the same, and so is everything with FASTGEMM_F32=vectors.
 
     Examples
     --------
