@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import fastgemm
 from fastgemm import dispatch, kernels, registry
+from fastgemm.driver import _plan
 from fastgemm.heuristic import limbs, rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -199,6 +201,57 @@ def test_environment(child: Child) -> None:
     assert child(code, FASTGEMM_F32="vectors").stdout.strip() == "''"
     # Measured.
     assert child(code, FASTGEMM_F32=None).stdout.strip() in (repr(FAMILY), "''")
+
+
+@pytest.fixture
+def by_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FASTGEMM_F32", "limbs")
+    _plan.forget_plans()
+    yield
+    _plan.forget_plans()
+
+
+@needs
+@pytest.mark.usefixtures("by_rules")
+@pytest.mark.parametrize("count", [1, 2])
+def test_calls(count: int) -> None:
+    """What the rules give to limbs, by every way there is to call it."""
+    rng = np.random.default_rng(4)
+    with fastgemm.threads(count):
+        for m, n, k in ((200, 200, 200), (129, 310, 515), (600, 130, 257), (1100, 140, 130)):
+            assert fastgemm.explain(m=m, n=n, k=k, dtype="float32").config.family == FAMILY
+            a, b = operands(m, n, k, seed=m)
+            for left, right in ((a, b), (a.T.copy().T, b), (a, b.T.copy().T), (a[::-1], b[:, ::-1])):
+                assert error(fastgemm.matmul(left, right), left, right) < 4
+            out = np.empty((n, m), "f4").T
+            assert error(fastgemm.matmul(a, b, out=out), a, b) < 4
+            assert error(fastgemm.gemm(a, b, alpha=2.0) / 2, a, b) < 4
+            with fastgemm.installed():
+                assert error(a @ b, a, b) < 4
+            bias = rng.standard_normal(n).astype("f4")
+            made, want = fastgemm.linear(a, b.T, bias, activation="relu"), np.maximum(a.astype("f8") @ b + bias, 0)
+            np.testing.assert_allclose(made, want, atol=1e-3)
+        stack_a, stack_b = rng.standard_normal((2, 5, 130, 130)).astype("f4")
+        for made, left, right in zip(fastgemm.matmul(stack_a, stack_b), stack_a, stack_b, strict=True):
+            assert error(made, left, right) < 4
+        found = fastgemm.einsum("bij,bkj->bik", stack_a, stack_b)
+        np.testing.assert_allclose(found, np.einsum("bij,bkj->bik", stack_a.astype("f8"), stack_b), atol=1e-3)
+
+
+@needs
+@pytest.mark.usefixtures("by_rules")
+def test_after_another_number() -> None:
+    """A call that needs multiply-adds leaves the next one its limbs, and the other way round."""
+    a, b = operands(200, 200, 200)
+    odd = a.copy()
+    odd[7, 9] = np.inf
+    by_limbs, by_vectors = fastgemm.matmul(a, b).tobytes(), vectors(a, b).tobytes()
+    assert by_limbs != by_vectors
+    for _ in range(3):
+        with np.errstate(all="ignore"):
+            assert fastgemm.matmul(odd, b).tobytes() == vectors(odd, b).tobytes()
+        assert fastgemm.matmul(a, b).tobytes() == by_limbs
+        assert fastgemm.matmul(b, a).tobytes() != vectors(b, a).tobytes()
 
 
 @pytest.fixture

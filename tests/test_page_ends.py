@@ -70,9 +70,10 @@ def configs(dt: registry.DType, tier: registry.Isa, problem: Problem) -> list[Co
     own = kernels.family(dt, tier)
     if registry.strips(own, dt):
         made.append(Config(own, tier.name, mr, nr, pack="none"))
-    if matrices := kernels.matrix_family(dt, tier):
-        tiles = registry.tiles(dt, tier, matrices)
-        made += [Config(matrices, tier.name, *tile, kc=64, pack=pack) for tile in tiles for pack in ("b", "ab")]
+    for name in (each.name for each in registry.FAMILIES if registry.by_matrices(each.name)):
+        if registry.computes(name, dt) and kernels.has(name, tier.name):
+            tiles = registry.tiles(dt, tier, name)
+            made += [Config(name, tier.name, *tile, kc=64, pack=pack) for tile in tiles for pack in ("b", "ab")]
     return [config for config in dict.fromkeys(made) if config.misfit(problem) is None]
 
 
