@@ -306,12 +306,18 @@ cdef void copy_b(const plan_t* plan, const call_t* call, const char* b, Py_ssize
             t.pack_side(some, first - larger, nv, row + v * L * t.ab_bytes, call.rs_b,
                         out + (v * kp + done * nv) * L * size, nv * kp * L)
             done += some
-    for j in range(first, grid.panels):
-        v = panel_start(grid, j)
-        nv = grid.size + (1 if j < grid.larger else 0)
-        live = (nv - 1) * L + (tail if v + nv == vecs else L)
-        t.pack_b(k, live, nv, b + (v * L // t.part) * call.cs_b * t.ab_bytes, call.rs_b, call.cs_b,
-                 out + v * kp * L * size, offset, (vec + v) * L // t.part)
+    # (So are chunks of what is cut into limbs: 128 x 8192 x 2048, from memory, 1.31, 128 x 2048 x 2048 1.10, 1024^3
+    # 1.04, those in L2 1.0.)
+    done, some = 0, t.chunk_k if plan.limbs and call.cs_b == t.part else k
+    while done < k:
+        some = min(some, k - done)
+        for j in range(first, grid.panels):
+            v = panel_start(grid, j)
+            nv = grid.size + (1 if j < grid.larger else 0)
+            live = (nv - 1) * L + (tail if v + nv == vecs else L)
+            t.pack_b(some, live, nv, b + (done * call.rs_b + v * L // t.part * call.cs_b) * t.ab_bytes, call.rs_b,
+                     call.cs_b, out + (v * kp + steps_of(t, done) * nv) * L * size, offset, (vec + v) * L // t.part)
+        done += some
 
 
 cdef void copy_a(const plan_t* plan, const call_t* call, const char* a, Py_ssize_t k, Py_ssize_t kp,

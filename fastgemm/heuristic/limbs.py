@@ -12,10 +12,14 @@ from ..problem import PACKED, Config, Problem
 from .costs import TEAM_FLOPS
 
 COLUMNS = 16             # of sums in a register
-# Cycles: of a chunk of two registers, of a tile, whose C is read and written; of a number that is cut, and of one that
-# was not in L2; multiply-adds of vectors in one.
-CHUNK, TILE, CUT, FAR, VECTORS = 111.0, 500.0, 0.85, 0.6, 30.0
-GAIN = 0.9               # of the vectors' time
+# Cycles: of a chunk of two registers, of a tile, whose C is read and written; of a number that is cut, of one that was
+# not in L2, of one of B that is turned over, and of one of C that was not in L2, each time; multiply-adds of vectors in
+# one.  (Emerald Rapids, one thread, the core not shared, GFLOP/s by limbs and by vectors: 96^3 141 164,
+# 128^3 191 170, 160^3 188 157, 256^3 239 159, 64 x 256 x 256 167 147, 32 x 256 x 256 118 166, 32 x 1024 x 1024 88 107,
+# 128 x 1024 x 1024 168 135, 1024 x 64 x 1024 144 144, 512 x 512 x 64 168 152, 2000 x 2000 x 64 87 145, 64 x 64 x 4096
+# 118 154; nt 78 x 512 x 512 140 144, 64 x 7680 x 2560 75 115.)
+CHUNK, TILE, CUT, FAR, TURNED, FAR_C, VECTORS = 111.0, 500.0, 0.85, 0.6, 0.7, 1.25, 30.0
+GAIN = 0.85              # of the vectors' time
 # Rows of a block of A, and from how many rows on blocks of B are too large for L2: they are then read from L3, the next
 # panel fetched meanwhile, by blocks of A that fill half of L2.  (Emerald Rapids, one thread, over multiply-adds, blocks
 # of steps by columns 512 x 1024, 512 x 256, 256 x 512: 64 x 1024 x 1024 0.92 1.11 1.16, 128 x 1024 x 1024 1.01 1.22
@@ -57,8 +61,10 @@ def cycles(problem: Problem) -> float:
     m, n, k = problem.m, problem.n, problem.k
     chunks = -(-k // (2 * registry.REGISTER_ROWS))
     registers = -(-m // registry.REGISTER_ROWS) * -(-n // COLUMNS)
-    tiles = -(-registers // 4) * -(-k // _steps(m))
-    return registers * chunks * CHUNK + tiles * TILE + CUT * (m + n) * k + _far(problem)
+    times = -(-k // _steps(m))
+    copied = CUT * (m + n) * k + _far(problem) + (TURNED * n * k if problem.layout[1] != "n" else 0.0)
+    far_c = FAR_C * m * n * times if m * n * problem.row.itemsize > cpu.caches().l2 else 0.0
+    return registers * chunks * CHUNK + -(-registers // 4) * times * TILE + copied + far_c
 
 
 def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
