@@ -7,6 +7,8 @@ What vectors do in place of it is estimated too, and they keep what is near.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .. import cpu, kernels, registry
 from ..problem import PACKED, Config, Problem
 from .costs import TEAM_FLOPS
@@ -39,11 +41,12 @@ def family(problem: Problem, tier: registry.Isa) -> str:
     >>> limbs.family(Problem("f64", 512, 512, 512), registry.isa("v4"))
     ''
     """
-    m, n, k = problem.m, problem.n, problem.k
-    if problem.dtype != "f32" or problem.layout[1] == PACKED or min(m, n) < COLUMNS:
+    if problem.dtype != "f32" or problem.layout[1] == PACKED or min(problem.m, problem.n) < COLUMNS:
         return ""
-    by_vectors = m * n * k / VECTORS + _far(problem)
-    if cycles(problem) >= GAIN * by_vectors:
+    # Of a team's threads each cuts an operand of its own.
+    part = _part(problem)
+    by_vectors = part.m * part.n * part.k / VECTORS + _far(part)
+    if cycles(part) >= GAIN * by_vectors:
         return ""
     return kernels.limbs_family(problem.row, tier)
 
@@ -83,7 +86,7 @@ def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
     mr, nr = wide if problem.m <= registry.REGISTER_ROWS else tall
     kc = -(-problem.k // -(-problem.k // _steps(problem.m)))
     nc = COLUMNS_FEW if problem.m < BLOCK_ROWS else COLUMNS_MANY
-    split, threads = _team(problem, mr, nr)
+    split, threads = _team(problem)
     return Config(found, tier.name, mr, nr, BLOCK_ROWS, kc, nc, "ab", split, threads)
 
 
@@ -97,12 +100,20 @@ def _far(problem: Problem) -> float:
     return FAR * sum(side * k for side in (m, n) if side * k * problem.row.itemsize > cpu.caches().l2)
 
 
-def _team(problem: Problem, mr: int, nr: int) -> tuple[str, int]:
+def _team(problem: Problem) -> tuple[str, int]:
     most = problem.threads
-    if most == 1 or problem.batch * problem.flops < TEAM_FLOPS:
+    if most == 1 or problem.flops < TEAM_FLOPS:
         return "n", 1
     if problem.batch >= most:
         return "batch", most
-    columns, rows = -(-problem.n // nr), -(-problem.m // mr)
+    columns, rows = (-(-side // (2 * registry.REGISTER_ROWS)) for side in (problem.n, problem.m))
     split, parts = ("n", columns) if columns >= rows else ("m", rows)
     return split, min(most, parts)
+
+
+def _part(problem: Problem) -> Problem:
+    # A thread's.
+    split, threads = _team(problem)
+    if split == "batch":
+        return problem
+    return replace(problem, **{split: -(-getattr(problem, split) // threads)})
