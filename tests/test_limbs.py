@@ -218,7 +218,7 @@ def test_calls(count: int) -> None:
     """What the rules give to limbs, by every way there is to call it."""
     rng = np.random.default_rng(4)
     with fastgemm.threads(count):
-        for m, n, k in ((260, 260, 260), (257, 310, 515), (600, 260, 257), (1100, 300, 280)):
+        for m, n, k in ((300, 300, 300), (300, 310, 515), (700, 300, 320), (1100, 300, 280)):
             assert fastgemm.explain(m=m, n=n, k=k, dtype="float32").config.family == FAMILY
             a, b = operands(m, n, k, seed=m)
             for left, right in ((a, b), (a.T.copy().T, b), (a, b.T.copy().T), (a[::-1], b[:, ::-1])):
