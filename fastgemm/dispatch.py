@@ -117,9 +117,11 @@ def deterministic() -> Iterator[None]:
     """Give the same bits whatever the number of threads and the tuning database, for the whole process.
 
     Without it, the same call of the same plan gives the same bits on the same machine; but a plan depends on how many
-    threads are allowed, and on what the tuner found.  Inside it the database is not asked, and k is cut in the
-    same places in every plan.  (Graphs are to be compiled inside it too: attention of long texts meets its keys
-    together then, not in parts.)  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
+    threads are allowed, on what the tuner found and, of large float32 products on a CPU with AMX, on what the process
+    has measured of its tile registers (FASTGEMM_F32).  Inside it the database is not asked, float32 is computed by
+    multiply-adds, and k is cut in the same places in every plan.  (Graphs are to be compiled inside it too: attention
+    of long texts meets its keys together then, not in parts.)  FASTGEMM_DETERMINISTIC=1 does it for a process from the
+    start.
 
     Examples
     --------
