@@ -297,7 +297,7 @@ def is_deterministic() -> bool:
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA, FASTGEMM_BF16 and FASTGEMM_F32 hold for the database too.
     config, half = record.config, kernels.half_isa()
-    if config.family != "numpy" and registry.by_limbs(config.family) and not ways.lets_limbs():
+    if config.family != "numpy" and registry.by_limbs(config.family) and ways.asked_of_f32() == "vectors":
         return False
     if panels is not None and not panels.read_by(config):
         return False

@@ -199,6 +199,8 @@ def test_environment(child: Child) -> None:
     code += "print(repr(kernels.limbs_family(r.dtype('f32'), r.isa('v4'))))\n"
     assert child(code, FASTGEMM_F32="limbs").stdout.strip() == repr(FAMILY)
     assert child(code, FASTGEMM_F32="vectors").stdout.strip() == "''"
+    done = child("import numpy as np, fastgemm; fastgemm.matmul(np.eye(2), np.eye(2))", status=1, FASTGEMM_F32="fast")
+    assert "FASTGEMM_F32='fast' is neither" in done.stderr
     # Measured.
     assert child(code, FASTGEMM_F32=None).stdout.strip() in (repr(FAMILY), "''")
 

@@ -407,9 +407,18 @@ def runs(family: str, tier: registry.Isa) -> bool:
     return not registry.by_matrices(family) or cpu.gives_tiles()
 
 
-def lets_limbs() -> bool:
-    """Say whether FASTGEMM_F32 lets float32 be computed in limbs."""
-    return os.environ.get("FASTGEMM_F32") != "vectors"
+def asked_of_f32() -> str:
+    """Return what FASTGEMM_F32 says: ``limbs``, ``vectors``, or nothing.
+
+    Raises
+    ------
+    RuntimeError
+        If it says something else.
+    """
+    asked = os.environ.get("FASTGEMM_F32", "")
+    if asked not in ("", "limbs", "vectors"):
+        raise RuntimeError(f"FASTGEMM_F32={asked!r} is neither 'limbs' nor 'vectors'")
+    return asked
 
 
 def turns_matrices(row: registry.DType) -> bool:

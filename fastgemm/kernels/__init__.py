@@ -25,7 +25,7 @@ import time
 
 from .. import cpu, registry
 from ..driver import _kernels, _plan
-from ..heuristic.ways import halved_bytes, lets_limbs, runs
+from ..heuristic.ways import asked_of_f32, halved_bytes, runs
 
 # Of the loop that says which of two families is faster: 20 us of float32's multiply-adds.
 PEAK_ROUNDS = 4000
@@ -159,10 +159,9 @@ def limbs_family(row: registry.DType, tier: registry.Isa) -> str:
     ''
     """
     found = _beyond(row, tier, True, True)
-    if not found or not lets_limbs():
-        return ""
-    if os.environ.get("FASTGEMM_F32") == "limbs":
-        return found
+    asked = asked_of_f32()
+    if not found or asked:
+        return found if asked == "limbs" else ""
     return found if _faster(found, row.name, tier.name, LIMBS_GAIN, PEAK_ROUNDS // LIMBS_LONGER) else ""
 
 

@@ -176,7 +176,7 @@ class Space(SearchSpace[Config]):
         for family in registry.FAMILIES:
             if not (registry.computes(family.name, dt) and runnable(family.name, tier.name)):
                 continue
-            if registry.by_limbs(family.name) and not ways.lets_limbs():
+            if registry.by_limbs(family.name) and ways.asked_of_f32() == "vectors":
                 continue
             if self.problem.layout[1] == PACKED and family.name != start.family:
                 continue  # `fastgemm.pack` packs for one family
