@@ -77,6 +77,8 @@ SPECIAL_FLAGS = [
     "--param=max-completely-peeled-insns=500",
     "--param=max-completely-peel-times=64",
 ]
+# `build_ext --tiles-in-c`: kernels/tiles_in_c.pxd in place of the CPU's tile registers, and the module that names them.
+TILES_IN_C, CPUID = "-DFASTGEMM_TILES_IN_C", "fastgemm.cpu._cpuid"
 # What kernel modules include.
 KERNEL_SOURCES = (
     "driver/abi.pxd", *sorted(f"kernels/{path.name}" for path in (PACKAGE / "kernels").glob("*.pxd")),
@@ -298,6 +300,17 @@ class BuildExt(build_ext):
 
     extensions: list[Extension]
     parallel: Any
+    tiles_in_c: Any
+    user_options = [  # noqa: RUF012 - setuptools' own
+        *build_ext.user_options,
+        ("tiles-in-c", None, "build what uses tile registers (AMX), and that alone, with registers in C: for tests"),
+    ]
+    boolean_options = [*build_ext.boolean_options, "tiles-in-c"]  # noqa: RUF012
+
+    def initialize_options(self) -> None:
+        """Say what is so where no option says otherwise."""
+        super().initialize_options()
+        self.tiles_in_c = False
 
     def finalize_options(self) -> None:
         """Append the extensions; setuptools completes them in the call above this one."""
@@ -388,6 +401,11 @@ class BuildExt(build_ext):
     def _choose_flags(self, compiler: list[str]) -> None:
         """Give every extension its flags; leave out the tiers that the compiler cannot do."""
         optimise = [*SYMBOLS, *known_flags(compiler, OPTIMISE)]
+        if self.tiles_in_c:
+            table = load_registry()
+            named = [table.module(row.name, tier) for row, tier in table.modules() if table.by_matrices(row.name)]
+            self.extensions = [ext for ext in self.extensions if ext.name in (CPUID, *named)]
+            optimise.append(TILES_IN_C)
         runtime = known_flags(compiler, RUNTIME_FLAGS)
         tiers = {}
         for tier in load_registry().ISAS:

@@ -1,7 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True
 """The CPUID instruction and the XCR0 register.  On other processors: no answer.
 
-Compiled for the baseline, because it runs before anybody knows what the CPU can do.
+Compiled for the baseline, because it runs before anybody knows what the CPU can do.  FASTGEMM_TILES_IN_C: every CPU has
+tile registers, of kernels/tiles_in_c.pxd.
 """
 
 cdef extern from *:
@@ -13,15 +14,25 @@ cdef extern from *:
     /* Checks the highest leaf first, for the basic and the extended range alike. */
     static int fastgemm_cpuid(unsigned leaf, unsigned subleaf, unsigned *r)
     {
-        return __get_cpuid_count(leaf, subleaf, r, r + 1, r + 2, r + 3);
+        if (!__get_cpuid_count(leaf, subleaf, r, r + 1, r + 2, r + 3)) return 0;
+    #ifdef FASTGEMM_TILES_IN_C
+        if (leaf == 7 && subleaf == 0) r[3] |= 1u << 22 | 1u << 24 | 1u << 25;
+    #endif
+        return 1;
     }
 
     __attribute__((target("xsave")))
     static unsigned long long fastgemm_xcr0(void)
     {
+    #ifdef FASTGEMM_TILES_IN_C
+        return _xgetbv(0) | 0x60000;
+    #else
         return _xgetbv(0);
+    #endif
     }
-    #if defined(__linux__)
+    #if defined(FASTGEMM_TILES_IN_C)
+    static int fastgemm_tiles(void) { return 1; }
+    #elif defined(__linux__)
     #include <sys/syscall.h>
     #include <unistd.h>
     /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA: for all threads of the process, and for those that it forks. */

@@ -9,11 +9,23 @@ The intrinsics tell the compiler nothing of the memory that they read: what the 
 after `written`.
 """
 
+cimport fastgemm.kernels.tiles_in_c
+
 cdef extern from *:
     """
     #ifndef FASTGEMM_AMX
     #define FASTGEMM_AMX
     #include <immintrin.h>
+    #ifndef FASTGEMM_TILES_IN_C
+    #define fg_tile_loadconfig _tile_loadconfig
+    #define fg_tile_release _tile_release
+    #define fg_tile_zero _tile_zero
+    #define fg_tile_loadd _tile_loadd
+    #define fg_tile_stored _tile_stored
+    #define fg_tile_dpbusd _tile_dpbusd
+    #define fg_tile_dpbssd _tile_dpbssd
+    #define fg_tile_dpbf16ps _tile_dpbf16ps
+    #endif
     enum { FG_TILE_ROWS = 16, FG_TILE_BYTES = 64, FG_TILES = 8 };
     typedef struct {
         unsigned char palette, start, zeros[14];
@@ -36,9 +48,9 @@ cdef extern from *:
     }
     static void fg_tiles_enter(int rows) {
         __asm__ volatile("" :: "m"(FG_SHAPES[rows]));      /* all of it is read, of which the intrinsic says 8 bytes */
-        _tile_loadconfig(&FG_SHAPES[rows]);
+        fg_tile_loadconfig(&FG_SHAPES[rows]);
     }
-    static void fg_tiles_leave(void) { _tile_release(); }
+    static void fg_tiles_leave(void) { fg_tile_release(); }
     static inline void fg_written(void) { __asm__ volatile("" ::: "memory"); }
     #endif
     """
@@ -46,9 +58,9 @@ cdef extern from *:
     void tiles_leave "fg_tiles_leave"() noexcept nogil
     void written "fg_written"() nogil
     # The numbers of registers are part of the instructions: literals.
-    void tile_zero "_tile_zero"(int) nogil
-    void tile_load "_tile_loadd"(int, const void*, Py_ssize_t step) nogil
-    void tile_store "_tile_stored"(int, void*, Py_ssize_t step) nogil
-    void tile_dots_vnni "_tile_dpbusd"(int sums, int a, int b) nogil
-    void tile_dots_signed "_tile_dpbssd"(int sums, int a, int b) nogil
-    void tile_dots_bf16 "_tile_dpbf16ps"(int sums, int a, int b) nogil
+    void tile_zero "fg_tile_zero"(int) nogil
+    void tile_load "fg_tile_loadd"(int, const void*, Py_ssize_t step) nogil
+    void tile_store "fg_tile_stored"(int, void*, Py_ssize_t step) nogil
+    void tile_dots_vnni "fg_tile_dpbusd"(int sums, int a, int b) nogil
+    void tile_dots_signed "fg_tile_dpbssd"(int sums, int a, int b) nogil
+    void tile_dots_bf16 "fg_tile_dpbf16ps"(int sums, int a, int b) nogil

@@ -1,0 +1,46 @@
+"""Run tests with tile registers in C (kernels/tiles_in_c.pxd): `python tests/tiles_in_c.py FOLDER [what pytest takes]`.
+
+FOLDER becomes a package of links to what is built here, but for the modules that use tile registers, or say whether
+there are any, which are compiled anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILT = ".so"
+ANEW = ("_amx_*.so", "_cpuid.*.so")
+
+
+def _link(source: str, target: str) -> object:
+    if source.endswith(BUILT):
+        return Path(target).symlink_to(source)
+    return shutil.copy2(source, target)
+
+
+def make(folder: Path) -> None:
+    """Make the package."""
+    for name in ("fastgemm", "tuning_db"):
+        ignored = shutil.ignore_patterns("__pycache__", *ANEW)
+        shutil.copytree(ROOT / name, folder / name, copy_function=_link, ignore=ignored)
+    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, folder / name)
+    command = [sys.executable, "-c", "import setuptools; setuptools.setup()", "build_ext", "--inplace", "--tiles-in-c"]
+    subprocess.run(command, cwd=folder, check=True)
+
+
+def run(folder: Path, *arguments: str) -> int:
+    """Run tests with it; return pytest's exit status."""
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=folder, check=False).returncode
+
+
+if __name__ == "__main__":
+    made = Path(sys.argv[1])
+    if not made.exists():
+        make(made)
+    paths = [argument if argument.startswith("-") else str(Path(argument).resolve()) for argument in sys.argv[2:]]
+    sys.exit(run(made, *paths))
