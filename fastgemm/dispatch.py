@@ -213,7 +213,7 @@ def resolve(problem: Problem, panels: Panels | None = None, limbs: bool = True) 
         Whether the caller can do otherwise where a plan of limbs does not compute with some numbers.
     """
     found = _resolve(problem, panels)
-    if limbs or found.config.family == "numpy" or not registry.by_limbs(found.config.family):
+    if limbs or not registry.by_limbs(found.config.family):
         return found
     return Decision(rules.config(problem, limbs=False), "heuristic", "numbers that limbs do not stand for")
 
@@ -297,7 +297,7 @@ def is_deterministic() -> bool:
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA, FASTGEMM_BF16 and FASTGEMM_F32 hold for the database too.
     config, half = record.config, kernels.half_isa()
-    if config.family != "numpy" and registry.by_limbs(config.family) and ways.asked_of_f32() == "vectors":
+    if registry.by_limbs(config.family) and ways.asked_of_f32() == "vectors":
         return False
     if panels is not None and not panels.read_by(config):
         return False

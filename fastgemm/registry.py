@@ -195,6 +195,7 @@ BYTE_TILES = {**WHOLE_TILES, "v4": ((6, 4), (8, 3))}
 # Of tile registers, which have so many rows of so many bytes, four are sums, a vector of them a row: two by two, which
 # load four for as many products, or one by four for few rows, which load five.
 REGISTER_ROWS, REGISTER_BYTES = 16, 64
+REGISTER_COLUMNS = REGISTER_BYTES // 4       # sums
 MATRIX_TILES = ((2 * REGISTER_ROWS, 2), (REGISTER_ROWS, 4))
 
 # The dots family: the most rows of A at a time, and, by registers and components of an element, the columns of B for

@@ -28,7 +28,7 @@ os.environ["FASTGEMM_DB"] = os.path.join(_EMPTY.name, "empty.json")
 for _name in ("FASTGEMM_NUM_THREADS", "FASTGEMM_LOG_UNTUNED", "OMP_NUM_THREADS"):
     os.environ.pop(_name, None)
 # Whether limbs pay is measured, and would change from run to run: what is not of them (test_limbs) goes without.
-os.environ.setdefault("FASTGEMM_F32", "vectors")
+os.environ["FASTGEMM_F32"] = "vectors"
 
 Child = Callable[..., "subprocess.CompletedProcess[str]"]
 Pretend = Callable[..., None]

@@ -187,7 +187,7 @@ cdef void macrokernel(
             part, part_pace = kc * nv * L // parts, ceil_div(nv * L, parts)
         # Lines of a C in memory do not come while a tile of few steps runs: the next panel's are fetched.  (-1 is
         # for numbers as they are stored: kernels of dot products and of halves would fetch the component before.)
-        own.next_c = -1 if plan.still_c or plan.limbs else live if plan.far_c and direct and jr + 1 < panels else 0
+        own.next_c = -1 if plan.still_c else live if plan.far_c and direct and jr + 1 < panels else 0
         own.column, own.live = (column + col) >> halved, c_tail
         if fused:
             terms = <const epilogue_t*>call.terms
@@ -238,9 +238,6 @@ cdef void macrokernel(
                     elif plan.far_row <= FAR_ROW_BYTES:
                         fetch_rows(a_panel + FAR_PANELS * mr * rs_a * size_a, mr, rs_a * size_a, plan.far_row)
             own.fetch_l2 = plan.ready_l2
-            if plan.limbs and direct:
-                # A tile takes long enough for C of the next one, below it or at the top of the next panel.
-                own.next_c = mr * call.rs_c if ir + 1 < rows.panels else live - r * call.rs_c if jr + 1 < panels else -1
             if lines and ahead == 0:
                 coming = next_soon(call.soon, lines, lines_pace, kc, nv * L * size_b, &pace)
                 if coming != NULL:
@@ -487,7 +484,7 @@ cdef void blocked_rows(
                 b_steps, before = plan.ready, p
             p = k_of(t, p)
             live_k = min(k_of(t, kc), plan.k - p)
-            if plan.limbs and call.offsets != NULL and not fits(call.offsets, plan.k):
+            if plan.limbs and not fits(call.offsets, plan.k):
                 return
             if store.in_place and not copied:
                 store.last = <int>(live_k % t.group * size_ab)

@@ -34,24 +34,6 @@ cdef struct offset_t:
     int is_unsigned     # the operand's bytes
     spread_t* spread    # of numbers that are cut into limbs: what packing has seen
 
-cdef extern from *:
-    """
-    #ifndef FASTGEMM_WIDEN_SPREAD
-    #define FASTGEMM_WIDEN_SPREAD
-    /* Several threads may. */
-    static inline void fg_widen_spread(unsigned int *least, unsigned int *most, unsigned int low, unsigned int high) {
-        unsigned int seen = __atomic_load_n(least, __ATOMIC_RELAXED);
-        while (low < seen && !__atomic_compare_exchange_n(least, &seen, low, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
-        seen = __atomic_load_n(most, __ATOMIC_RELAXED);
-        while (high > seen && !__atomic_compare_exchange_n(most, &seen, high, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
-    }
-    #endif
-    """
-    void fg_widen_spread(unsigned int*, unsigned int*, unsigned int low, unsigned int high) nogil
-
-cdef inline void widen_spread(spread_t* spread, unsigned int least, unsigned int most) noexcept nogil:
-    fg_widen_spread(&spread.least, &spread.most, least, most)
-
 cdef struct later_t:
     # A tile of sums, of tile registers, whose results go to C while the next one of as many vectors is multiplied.
     char* sums          # where they are, each row behind the other

@@ -43,7 +43,6 @@ cdef extern from *:
     #include <time.h>
     #ifdef __linux__
     #include <sched.h>
-    #include <sys/mman.h>
     #endif
     /* Seconds.  A process that takes a core away holds it for 3 to 16 ms at a time; waking a worker takes under 0.1. */
     #define REST_WAIT 1e-3
@@ -58,18 +57,12 @@ cdef extern from *:
 
     /* Behind what is asked for lies memory that was written to: kernels fetch lines behind the end of a panel. */
     #define FG_BEHIND 1024
-    #define FG_LARGE ((size_t)2 << 20)
     static void *fg_workspace(size_t bytes) {
         if (bytes <= fg_space_size && fg_space) return fg_space;
         size_t size = (bytes + FG_BEHIND + 0xffff) & ~(size_t)0xffff;
         pthread_setspecific(fg_space_key, NULL);
         free(fg_space);
-        const size_t page = size >= FG_LARGE ? FG_LARGE : 4096;
-        size = (size + page - 1) & ~(page - 1);
-        fg_space = aligned_alloc(page, size);
-    #ifdef MADV_HUGEPAGE
-        if (fg_space && page > 4096) madvise(fg_space, size, MADV_HUGEPAGE);
-    #endif
+        fg_space = aligned_alloc(4096, size);
         fg_space_size = fg_space ? size - FG_BEHIND : 0;
         if (fg_space) memset((char *)fg_space + bytes, 0, size - bytes);
         if (fg_space && pthread_setspecific(fg_space_key, fg_space)) {

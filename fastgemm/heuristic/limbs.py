@@ -1,33 +1,37 @@
 """The rules for float32 in limbs: which untuned products tile registers multiply, six times (kernels/limbs.pxd).
 
 Six products of registers take three eighths of the cycles of float32's multiply-adds, so what decides is how often a
-number that is cut is used; each costs as much as 27 multiply-adds, and one that comes from beyond L2 as much again.
+number that is cut is used; each costs as much as 25 multiply-adds, and one that comes from beyond L2 as much again.
 What vectors do in place of it is estimated too, and they keep what is near.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .. import cpu, kernels, registry
 from ..problem import PACKED, Config, Problem
-from .costs import TEAM_FLOPS
+from .costs import busy
 
-COLUMNS = 16             # of sums in a register
-# Cycles: of a chunk of two registers, of a tile, whose C is read and written; of a number that is cut, of one that was
-# not in L2, of one of B that is turned over, and of one of C that was not in L2, each time; multiply-adds of vectors in
-# one.  (Emerald Rapids, one thread, the core not shared, GFLOP/s by limbs and by vectors: 96^3 141 164,
-# 128^3 191 170, 160^3 188 157, 256^3 239 159, 64 x 256 x 256 167 147, 32 x 256 x 256 118 166, 32 x 1024 x 1024 88 107,
-# 128 x 1024 x 1024 168 135, 1024 x 64 x 1024 144 144, 512 x 512 x 64 168 152, 2000 x 2000 x 64 87 145, 64 x 64 x 4096
-# 118 154; nt 78 x 512 x 512 140 144, 64 x 7680 x 2560 75 115.)
-CHUNK, TILE, CUT, FAR, TURNED, FAR_C, VECTORS = 111.0, 500.0, 0.85, 0.6, 0.7, 1.25, 30.0
+ROWS, COLUMNS = registry.REGISTER_ROWS, registry.REGISTER_COLUMNS
+# Two registers by two: for fewer rows than two have, one by four saves loads, but limbs lose there.
+TALL, WIDE = registry.MATRIX_TILES[0]
+CHUNK_K = registry.chunk_k(registry.DOTS["amx_f32", "f32"])
+# Cycles: of a chunk of two registers by two, which is six products of each; of a tile, whose C is read and written; of
+# a number that is cut, of one that was not in L2, of one of B that is turned over, and of one of C that was not in L2,
+# each time; multiply-adds of vectors in one.  (Emerald Rapids, one thread, the core not shared, a script, GFLOP/s by
+# limbs and by vectors: 96^3 141 164, 128^3 191 170, 160^3 188 157, 256^3 239 159, 64 x 256 x 256 167 147, 32 x 256 x
+# 256 118 166, 32 x 1024 x 1024 88 107, 128 x 1024 x 1024 168 135, 1024 x 64 x 1024 144 144, 512 x 512 x 64 168 152,
+# 2000 x 2000 x 64 87 145, 64 x 64 x 4096 118 154; nt 78 x 512 x 512 140 144, 64 x 7680 x 2560 75 115.)
+CHUNK, TILE, CUT, FAR, TURNED, FAR_C, VECTORS = 444.0, 500.0, 0.85, 0.6, 0.7, 1.25, 30.0
 GAIN = 0.85              # of the vectors' time
-# Rows of a block of A, and from how many rows on blocks of B are too large for L2: they are then read from L3, the next
-# panel fetched meanwhile, by blocks of A that fill half of L2.  (Emerald Rapids, one thread, over multiply-adds, blocks
-# of steps by columns 512 x 1024, 512 x 256, 256 x 512: 64 x 1024 x 1024 0.92 1.11 1.16, 128 x 1024 x 1024 1.01 1.22
-# 1.19, 256 x 1024 x 1024 1.38 1.42 -; 1024^3 in GFLOP/s 244 - 217.)
-BLOCK_ROWS = 256
-STEPS, COLUMNS_FEW, COLUMNS_MANY = 512, 512, 1024
+# Of a block: rows of A, steps, and columns of B, which is then too large for L2 and read from L3, the next panel
+# fetched meanwhile, beside an A that fills half of L2.  Products of fewer rows have half the steps and columns.
+# (Emerald Rapids, one thread, a script, over multiply-adds, blocks of steps by columns 512 x 1024, 512 x 256, 256 x
+# 512: 64 x 1024 x 1024 0.92 1.11 1.16, 128 x 1024 x 1024 1.01 1.22 1.19, 256 x 1024 x 1024 1.38 1.42 -; 1024^3 in
+# GFLOP/s 244 - 217.)
+BLOCK_ROWS, BLOCK_STEPS, BLOCK_COLUMNS = 256, 512, 1024
 
 
 def family(problem: Problem, tier: registry.Isa) -> str:
@@ -41,7 +45,7 @@ def family(problem: Problem, tier: registry.Isa) -> str:
     >>> limbs.family(Problem("f64", 512, 512, 512), registry.isa("v4"))
     ''
     """
-    if problem.dtype != "f32" or problem.layout[1] == PACKED or min(problem.m, problem.n) < COLUMNS:
+    if problem.dtype != "f32" or problem.layout[1] == PACKED or problem.m < ROWS or problem.n < COLUMNS:
         return ""
     # Of a team's threads each cuts an operand of its own.
     part = _part(problem)
@@ -62,12 +66,11 @@ def cycles(problem: Problem) -> float:
     True
     """
     m, n, k = problem.m, problem.n, problem.k
-    chunks = -(-k // (2 * registry.REGISTER_ROWS))
-    registers = -(-m // registry.REGISTER_ROWS) * -(-n // COLUMNS)
-    times = -(-k // _steps(m))
+    tiles = -(-m // ROWS) * -(-n // COLUMNS) / 4
+    times = -(-k // _block(BLOCK_STEPS, m))
     copied = CUT * (m + n) * k + _far(problem) + (TURNED * n * k if problem.layout[1] != "n" else 0.0)
     far_c = FAR_C * m * n * times if m * n * problem.row.itemsize > cpu.caches().l2 else 0.0
-    return registers * chunks * CHUNK + -(-registers // 4) * times * TILE + copied + far_c
+    return tiles * -(-k // CHUNK_K) * CHUNK + math.ceil(tiles) * times * TILE + copied + far_c
 
 
 def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
@@ -82,16 +85,14 @@ def config(problem: Problem, tier: registry.Isa, found: str) -> Config:
     >>> made.mr, made.nr, made.mc, made.kc, made.nc, made.pack
     (32, 32, 256, 512, 1024, 'ab')
     """
-    tall, wide = registry.tiles(problem.row, tier, found)
-    mr, nr = wide if problem.m <= registry.REGISTER_ROWS else tall
-    kc = -(-problem.k // -(-problem.k // _steps(problem.m)))
-    nc = COLUMNS_FEW if problem.m < BLOCK_ROWS else COLUMNS_MANY
     split, threads = _team(problem)
-    return Config(found, tier.name, mr, nr, BLOCK_ROWS, kc, nc, "ab", split, threads)
+    kc = -(-problem.k // -(-problem.k // _block(BLOCK_STEPS, problem.m)))
+    nc = _block(BLOCK_COLUMNS, problem.m)
+    return Config(found, tier.name, TALL, WIDE * COLUMNS, BLOCK_ROWS, kc, nc, "ab", split, threads)
 
 
-def _steps(m: int) -> int:
-    return STEPS if m >= BLOCK_ROWS else STEPS // 2
+def _block(most: int, m: int) -> int:
+    return most if m >= BLOCK_ROWS else most // 2
 
 
 def _far(problem: Problem) -> float:
@@ -102,11 +103,11 @@ def _far(problem: Problem) -> float:
 
 def _team(problem: Problem) -> tuple[str, int]:
     most = problem.threads
-    if most == 1 or problem.flops < TEAM_FLOPS:
+    if most == 1 or not busy(problem):
         return "n", 1
     if problem.batch >= most:
         return "batch", most
-    columns, rows = (-(-side // (2 * registry.REGISTER_ROWS)) for side in (problem.n, problem.m))
+    columns, rows = -(-problem.n // (WIDE * COLUMNS)), -(-problem.m // TALL)
     split, parts = ("n", columns) if columns >= rows else ("m", rows)
     return split, min(most, parts)
 

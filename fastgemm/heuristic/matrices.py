@@ -24,7 +24,7 @@ from .. import cpu, kernels, registry
 from ..problem import MAX_BLOCK, MAX_BYTES_K, MAX_PARTIAL, PACKED, Config, Problem, transposed
 from . import ways
 
-COLUMNS = 16             # of sums in a register
+COLUMNS = registry.REGISTER_COLUMNS
 # What a product of bytes must have to be taken, as above: rows, columns and bytes of k, any three of them.
 BYTES_LEAST = ((12, COLUMNS, 128), (64, COLUMNS, 64), (64, 2, 256))
 # And one of bfloat16: the same, or rows and multiply-adds; but few rows have no B copied that takes more than half of

@@ -147,10 +147,10 @@ def limbs_family(row: registry.DType, tier: registry.Isa) -> str:
 
     Of `matrix_family` it is none: what it computes with is not what B holds, and not every number.
 
-    Whether it pays is measured, once in a process, in a quarter of a millisecond: where a core's other thread
-    multiplies by tile registers as well, or belongs to another machine that does, they are four times as slow, and
-    vectors are not (Emerald Rapids, shared host, 1024^3 by limbs 250 and 85 GFLOP/s, by multiply-adds 160 and 118).
-    FASTGEMM_F32 says it instead: ``limbs``, or ``vectors``.
+    Whether it pays is measured, once in a process, in a quarter of a millisecond: on a shared host tile registers have
+    been four times as slow for seconds at a time, and vectors have not, it seems where the core's other thread is busy
+    (Emerald Rapids, a script, 1024^3 by limbs 250 and 85 GFLOP/s, by multiply-adds 160 and 118).  FASTGEMM_F32 says it
+    instead: ``limbs``, or ``vectors``.
 
     Examples
     --------

@@ -1,13 +1,13 @@
 """Float32 as three limbs: a number is the sum of three of bfloat16, of eight bits each, which tile registers multiply.
 
 The first is the number rounded to bfloat16, the second what that leaves, rounded, the third the rest, which is exact.
-Of the nine products of two numbers' limbs the six largest are added up; the others are below 2^-24 of the whole, as the
-error of one multiply-add is (Henry, Tang and Heinecke 2019, https://arxiv.org/abs/1904.06376).
+Of the nine products of two numbers' limbs the six largest are added up; the others are together at most 2^-24 of the
+whole, as the error of one multiply-add is (Henry, Tang and Heinecke 2019, https://arxiv.org/abs/1904.06376).
 
 A chunk is 32 steps of k.  Steps p and p + 16 of it share a lane, so that neither operand needs a shuffle, and a limb of
 a chunk is a line of a row of A, or of a column of B 16 rows of the panel.
-The instructions know no subnormal numbers, no infinities of float32's range and no flags: packing notes the least and
-the greatest magnitude that it sees (`spread_t`), and the driver computes by multiply-adds what is beyond
+The instructions take subnormal numbers for zero and raise no flags, and an infinity has no rest.  So packing notes the
+least and the greatest magnitude that it sees (`spread_t`), and the driver computes by multiply-adds what is beyond
 (driver/spread.pxd).
 """
 
@@ -27,9 +27,14 @@ cdef extern from *:
         s->most = _mm512_max_epu32(s->most, size);
         s->least = _mm512_min_epu32(s->least, _mm512_sub_epi32(size, _mm512_set1_epi32(1)));
     }
-    static inline void fg_seen_all(const fg_seen *s, unsigned int *least, unsigned int *most) {
-        *least = _mm512_reduce_min_epu32(s->least);
-        *most = _mm512_reduce_max_epu32(s->most);
+    /* An operand's spread by what was seen; several threads may. */
+    static inline void fg_widen(const fg_seen *s, unsigned int *least, unsigned int *most) {
+        const unsigned int low = _mm512_reduce_min_epu32(s->least), high = _mm512_reduce_max_epu32(s->most);
+        enum { ANY = __ATOMIC_RELAXED };
+        unsigned int known = __atomic_load_n(least, ANY);
+        while (low < known && !__atomic_compare_exchange_n(least, &known, low, 1, ANY, ANY)) {}
+        known = __atomic_load_n(most, ANY);
+        while (high > known && !__atomic_compare_exchange_n(most, &known, high, 1, ANY, ANY)) {}
     }
     /* Each limb in the upper half of its lane; the lower one is zero. */
     static inline void fg_cut(__m512 x, __m512i limb[3]) {
@@ -71,7 +76,7 @@ cdef extern from *:
     ctypedef struct seen_t "fg_seen":
         pass
     seen_t seen_nothing "fg_seen_nothing"() nogil
-    void seen_all "fg_seen_all"(const seen_t*, unsigned int* least, unsigned int* most) nogil
+    void widen "fg_widen"(const seen_t*, unsigned int* least, unsigned int* most) nogil
     void cut_row "fg_cut_row"(const float*, Py_ssize_t steps, char* out, seen_t*) nogil
     void cut_rows "fg_cut_rows"(const float*, const float*, Py_ssize_t n, bint both, char* out, Py_ssize_t step,
                                 seen_t*) nogil
