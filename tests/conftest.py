@@ -79,7 +79,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
     from fastgemm.driver import _plan
 
     def as_if(l1d: int, l2: int, l3: int, half_lines: bool = False) -> None:
-        monkeypatch.setattr(cpu, "halves", lambda tier: False)
+        monkeypatch.setattr(cpu, "_half_wide", lambda: False)
         monkeypatch.setattr(cpu, "_half_lines", lambda: half_lines)
         monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(l1d << 10, l2 << 10, l3 << 10))
         _plan.forget_plans()

@@ -18,7 +18,7 @@ from ._features import brand, decode, half_lines, half_wide
 
 __all__ = [
     "Caches", "affinity", "caches", "cores", "describe", "features", "gives_tiles", "half_line_l1", "halves", "isas",
-    "key", "quota", "small_l1",
+    "key", "narrow_units", "quota", "small_l1",
 ]
 
 # Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors:
@@ -118,7 +118,19 @@ def halves(tier: registry.Isa) -> bool:
     >>> cpu.halves(registry.isa("v2"))
     False
     """
-    return tier.vector_bytes > 32 and _half_wide() and caches().l1d <= HALF_WIDE_L1
+    return tier.vector_bytes > 32 and narrow_units()
+
+
+def narrow_units() -> bool:
+    """Say whether this CPU's floating-point units are 256 bits wide, as far as it tells (see `halves`).
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> isinstance(cpu.narrow_units(), bool)
+    True
+    """
+    return _half_wide() and caches().l1d <= HALF_WIDE_L1
 
 
 def small_l1(tier: registry.Isa) -> bool:

@@ -492,7 +492,7 @@ cdef void small(const plan_t* plan, const call_t* call, Py_ssize_t items,
     s.touch_a = s.touch_b = s.touch_c = s.far = s.soon_c = 0
     s.panels, s.panel_a, s.panel_c = 1, 0, 0
     whole = kernel_of_rows(plan, call, s.m)
-    if items > 1:
+    if items > 1 and plan.items_ahead:
         fetch_ahead(&s, t.part)
     if whole != NULL:
         if plan.far_columns or 0 < plan.far_row <= FAR_ROW_BYTES and call.rs_a < 2 * plan.k * t.part:

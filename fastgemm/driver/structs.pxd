@@ -94,6 +94,7 @@ cdef struct plan_t:
     bint far_c                  # C comes from memory
     bint still_c                # C is not fetched: its stores wait for its lines by themselves
     bint soon_c                 # small: tiles fetch C of the next panel of rows
+    bint items_ahead            # small: items of a stack fetch those that come some way behind them
     bint brief                  # small: so few steps that rows of C are written whole, if enough begin alike in lines
     bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's

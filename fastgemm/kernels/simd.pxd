@@ -266,6 +266,8 @@ cdef extern from *:
     #define prefetch_read(p) __builtin_prefetch((p), 0, 3)
     #define prefetch_l2(p) __builtin_prefetch((p), 0, 2)
     #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
+    /* In a function that does nothing else: gcc takes one for a function without effect, and drops its calls. */
+    #define prefetched() __asm__ volatile("")
     static inline Py_ssize_t steady_ahead(Py_ssize_t turns, Py_ssize_t least, Py_ssize_t most)
         { return turns > most || turns < -most ? least / 4 : turns < 0 || turns > least ? turns : least; }
     #endif
@@ -307,4 +309,5 @@ cdef extern from *:
     void prefetch_read(const void*) nogil
     void prefetch_l2(const void*) nogil
     void prefetch_write(const void*) nogil
+    void prefetched() nogil
     Py_ssize_t steady_ahead(Py_ssize_t turns, Py_ssize_t least, Py_ssize_t most) nogil   # how far: registry.steady
