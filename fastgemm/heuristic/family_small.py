@@ -75,6 +75,13 @@ CALL_CYCLES = 20
 LATENCY_LEAST = 0.5
 
 
+# Beside dot products: vectors of multiply-adds of a product up to which packing takes longer.  (Zen 4, AVX-512, a
+# script, stacks of 4000, times gemm's, bytes and bf16, m x n x k: 4 x 16 x 10 2.2 2.6, 8 x 32 x 4 1.9 1.5, 3 x 40 x 8
+# 1.8 2.0, 3 x 16 x 30 1.1 1.9, 10 x 10 x 10 1.16 1.3, 12 x 16 x 8 1.13 1.35; more: 9 x 16 x 12 0.98 1.2, 20 x 30 x 5
+# 1.2 0.9, 12 x 12 x 12, of bytes, 0.8.)
+DOTS_WORK = 100
+
+
 class Limits(NamedTuple):
     """Up to where the family takes a type that is converted as it is loaded, where gemm's kernels pack it.
 
@@ -276,7 +283,8 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         if _shared(problem, tier, dots):
             return True
         limits = CONVERTED[problem.dtype]
-        if problem.layout[1] != "n" or max(m, n, k) <= (limits.dots if dots else limits.cube):
+        short_dots = dots and m * -(-n // registry.lanes(problem.row, tier)) * k <= DOTS_WORK
+        if problem.layout[1] != "n" or short_dots or max(m, n, k) <= (limits.dots if dots else limits.cube):
             return problem.layout[1] == "n"
         if problem.batch > 1:
             return False
