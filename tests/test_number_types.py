@@ -16,7 +16,7 @@ from oracle import dtype_of, laid, same
 
 import fastgemm
 from fastgemm import dispatch, kernels, registry
-from fastgemm.heuristic import rules
+from fastgemm.heuristic import family_small, rules
 from fastgemm.problem import Config, Problem, normalised
 
 WHOLE = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q")
@@ -175,3 +175,13 @@ def test_bfloat16_by_float32(child: Child) -> None:
         "print(np.allclose(got, 64 * float(a[0, 0]), rtol=1e-6, atol=0), kernels.has('bf16', 'v4'))"
     )
     assert child(code, FASTGEMM_BF16="exact").stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("name", ["i8_i32", "bf16"])
+def test_short_dot_products_are_not_packed(name: str) -> None:
+    """Beside the instructions of a dot product: by how much there is to multiply."""
+    tier = registry.isa("v4")
+    for sizes, taken in (((9, 9, 9), True), ((4, 16, 10), True), ((8, 40, 4), True), ((20, 20, 20), False)):
+        for batch in (1, 1000):
+            problem = Problem(name, *sizes, batch)
+            assert (family_small.config(problem, tier, dots=True) is not None) == taken, problem
