@@ -338,7 +338,8 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
     # (Where the CPU's own prefetch keeps up with items, a stack may be half as large again: Zen 4, 10 and 14 MB, times
-    # gemm's, 20 of nn, tn, f32 and f64, 0.98 to 1.07, in the mean 1.03, and 0.93 to 1.07.)
+    # gemm's, 20 of nn, tn, f32 and f64, 0.98 to 1.07, in the mean 1.03, and 0.93 to 1.07; AVX2 0.96 to 1.13, in the
+    # mean 1.04.)
     near_stack = caches.l3 * 3 // 8 if cpu.narrow_units() else caches.l3 // 4
     near = problem.streamed <= (near_stack if problem.batch > 1 else caches.l3 // 2)
     if written_past(problem, tier):
