@@ -23,8 +23,8 @@ MIB = 1 << 20
 
 @pytest.fixture
 def zen4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Its caches, and its halves."""
-    monkeypatch.setattr(cpu, "halves", lambda tier: tier.vector_bytes > 32)
+    """Its caches, and the width of its units."""
+    monkeypatch.setattr(cpu, "_half_wide", lambda: True)
     monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 32 * MIB))
     _plan.forget_plans()
     yield

@@ -1,11 +1,14 @@
-"""Run tests with tile registers in C (kernels/tiles_in_c.pxd): `python tests/tiles_in_c.py FOLDER [what pytest takes]`.
+"""Run tests with tile registers in C (kernels/tiles_in_c.pxd), on a CPU that has none.
 
-FOLDER becomes a package of links to what is built here, but for the modules that use tile registers, or say whether
-there are any, which are compiled anew.
+    python tests/tiles_in_c.py /tmp/tiles tests/test_limbs.py tests/test_matrices.py -x
+
+The folder becomes a package of links to what is built here, but for the modules that use tile registers, or say whether
+there are any, which are compiled anew. Options are pytest's. (It takes AVX-512 all the same.)
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -39,8 +42,10 @@ def run(folder: Path, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    made = Path(sys.argv[1])
-    if not made.exists():
-        make(made)
-    paths = [argument if argument.startswith("-") else str(Path(argument).resolve()) for argument in sys.argv[2:]]
-    sys.exit(run(made, *paths))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the package is, or is made if there is no such folder")
+    parser.add_argument("tests", nargs="*", type=Path, help="files of tests")
+    asked, options = parser.parse_known_args()
+    if not asked.folder.exists():
+        make(asked.folder)
+    sys.exit(run(asked.folder, *options, *(str(path.resolve()) for path in asked.tests)))

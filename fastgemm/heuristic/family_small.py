@@ -75,10 +75,10 @@ CALL_CYCLES = 20
 LATENCY_LEAST = 0.5
 
 
-# Beside dot products: vectors of multiply-adds of a product up to which packing takes longer.  (Zen 4, AVX-512, a
-# script, stacks of 4000, times gemm's, bytes and bf16, m x n x k: 4 x 16 x 10 2.2 2.6, 8 x 32 x 4 1.9 1.5, 3 x 40 x 8
-# 1.8 2.0, 3 x 16 x 30 1.1 1.9, 10 x 10 x 10 1.16 1.3, 12 x 16 x 8 1.13 1.35; more: 9 x 16 x 12 0.98 1.2, 20 x 30 x 5
-# 1.2 0.9, 12 x 12 x 12, of bytes, 0.8.)
+# Beside dot products: vectors of multiply-adds of a product up to which packing takes longer.  (Zen 4, AVX-512, times
+# gemm's, whole calls, bytes and bf16: 10 x 10 x 10 tn 1.87 1.69, 30 x 16 x 3 1.41 1.27, 3 x 5 x 30 1.25 1.31, 2 x 8 x
+# 50 1.14 1.33, 2 x 800 x 1 3.7 3.3, 50 x 8 x 2 1.39 1.16, 100 x 8 x 1 0.98 1.0, 4 x 16 x 10 (1000) tn 5.0 5.0; more, a
+# script, stacks of 4000: 9 x 16 x 12 0.98 1.2, 20 x 30 x 5 1.2 0.9, 12 x 12 x 12, of bytes, 0.8.)
 DOTS_WORK = 100
 
 
@@ -337,9 +337,8 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     # MB, 0.79, 100 of 12 x 300 x 100 0.86 to 1.05; 20 of 12 x 200 x 80 1.09).
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
-    # (Where the CPU's own prefetch keeps up with items, a stack may be half as large again: Zen 4, 10 and 14 MB, times
-    # gemm's, 20 of nn, tn, f32 and f64, 0.98 to 1.07, in the mean 1.03, and 0.93 to 1.07; AVX2 0.96 to 1.13, in the
-    # mean 1.04.)
+    # (Where the CPU's own prefetch keeps up with items, a stack may be half as large again: Zen 4, 10 to 12 MB, nn and
+    # tn, times gemm's, f32 0.97 to 1.04, in the mean 1.01, AVX2 0.96 to 1.13, 1.04, f64 1.00 to 1.07, 1.04.)
     near_stack = caches.l3 * 3 // 8 if cpu.narrow_units() else caches.l3 // 4
     near = problem.streamed <= (near_stack if problem.batch > 1 else caches.l3 // 2)
     if written_past(problem, tier):

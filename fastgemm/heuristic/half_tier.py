@@ -48,12 +48,13 @@ STRIP_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
 # 1.26.  Of 8 to 11 MiB 40 rows 0.82 to 1.25, 0.83 to 0.87, 64 and 100 rows 0.92 to 1.2, 0.84 to 1.08, 200 rows 1.06 to
 # 1.15, 1.04 to 1.14.)
 COPIED_ROWS, COPIED_MULTIPLE, NEAR_COPIED_ROWS, MOST_COPIED = 24, 512, 128, 256
-# Items of a stack that comes from memory, of more than a few steps by a B in place (24, 40 and 100 MB, f32 100 x 100 x
-# 100 1.01 1.06 1.09, 20 x 100 x 100 1.07 1.10 1.17, 100 x 200 x 100 1.05 1.10 1.08, 200^3 1.05, 40 x 300 x 60 1.28 1.35
-# 1.44, 32 x 500 x 64 1.01 1.10 1.14, 300^3 1.02 1.00 0.99; f64 1.13 1.16 1.16, 1.21 1.34 1.39, 1.01 1.05 1.04, 1.0 1.03
-# 1.0, 1.11 1.25 1.33, 0.98 1.03 1.0; of less than 14 MB 0.92 to 1.04; but rows of so many whole lines that long vectors
-# are full, f32 128^3 0.90 0.92 0.95, short rows, 100 x 50 x 100 0.97 0.94 0.95, and few steps, 100 x 100 x 30 0.95 1.02
-# 1.02; A by columns 0.85 to 1.05, B 0.9 to 1.1.)
+# Items of a stack that comes from memory, of more than a few steps by a B in place: 36 to 40 MB, f64 twice that, f32,
+# two threads, f64, two threads 100^3 1.09 1.06 1.18 1.17, 20 x 100 x 100 1.10 1.10 1.34 1.33, 100 x 200 x 100 1.11 1.07
+# 1.03 1.03, 200^3 1.06 1.04 1.01 1.04, 40 x 300 x 60 1.38 1.24 1.33 1.31, 64 x 100 x 100 1.16 1.09 1.22 1.19, 96^3 0.98
+# 0.98 1.17 1.16.  No others (a script, 24, 40 and 100 MB): rows of so many whole lines that long vectors are full, f32
+# 128^3 0.90 0.92 0.95, short rows, 100 x 50 x 100 0.97 0.94 0.95, few steps, 100 x 100 x 30 0.95 1.02 1.02; less than
+# 14 MB 0.90 to 1.06; A by columns 24 MB 0.83 to 1.02, 60 MB 0.89 to 1.08, but 40 x 300 x 60 and 20 x 100 x 100 up to
+# 1.33; B by columns 0.92 to 1.07, 0.89 to 1.23.
 ITEM_SIDE, ITEM_STEPS, ITEM_MULTIPLE = 64, 32, 512
 # Short rows of A from L3 or memory by one long vector of B (f64 784 x 8 x 72 (32) 3.7, 20000 x 5 x 100 2.5, f32 9800 x
 # 16 x 144 (32) 1.2 to 1.35, 60000 x 16 x 100 1.2; items within L1, 64 x 16 x 64 (1000) 0.7, f64 64 x 8 x 64 (500) 0.6).
