@@ -204,6 +204,8 @@ cdef class Chain:
         m.a_zero, m.b_zero = a_zero, b_zero
         m.appended = appended(a_zero != 0, m.a_unsigned, packed_zeros or b_zero != 0, m.b_unsigned)
         if scale is not None:
+            if (np.ravel(scale) == np.ravel(scale)[:1]).all():
+                scale = np.ravel(scale)[:1]     # (which kernels finish sooner than one a column)
             m.scale, m.scale_step = self.keep(scale, m.n), np.size(scale) > 1
         m.quantised = row.name == "i8_q8"
         if m.quantised:

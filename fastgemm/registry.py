@@ -213,6 +213,8 @@ STRIP_ROWS = 8
 # Microkernels of one vector with several sets of accumulators: the tallest, and the steps of k from which they are used
 # (Zen 5, one thread, f32 2 x 16 x 2048 1.8, 5 x 16 x 4096 1.1; 6 x 8 x 600 1.0).
 DEEP_ROWS, DEEP_STEPS = 6, 512
+# Steps of k at the end of a tile that is only written, which are done row by row (kernels/gemm_written.tp).
+WRITTEN_STEPS = 3
 
 # Rows of C that few steps write whole, at a time, and the most steps: beyond, B's vectors are loaded for too few rows.
 BRIEF_ROWS, BRIEF_STEPS = 4, 8
@@ -360,6 +362,21 @@ def shapes(dt: DType, tier: Isa, family_name: str = "gemm") -> tuple[tuple[int, 
         for nv in range(1, vectors + 1)
     }
     return tuple(sorted(found))
+
+
+def written(dt: DType, tier: Isa, family_name: str = "gemm") -> tuple[tuple[int, int], ...]:
+    """Microkernels for a C that is only written, as (rows, vectors): they finish row by row (kernels/gemm_written.tp).
+
+    Of real numbers and dot products; of fewer rows, and of one vector, stores are few.
+
+    Examples
+    --------
+    >>> written(dtype("f32"), isa("v4"))[-3:], written(dtype("c64"), isa("v4"))
+    (((12, 2), (13, 2), (14, 2)), ())
+    """
+    if by_matrices(family_name) or accumulators(dt, tier) > 1 or not (dt.lane[0] == "f" or dot(family_name, dt)):
+        return ()
+    return tuple((rows, vectors) for rows, vectors in shapes(dt, tier, family_name) if rows > 2 and vectors > 1)
 
 
 def deep(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:

@@ -79,6 +79,9 @@ def add_kernels(int level, int family, object capsule):
                     t.micro[i][j] = s.micro[i][j]
                 if s.turned[i][j] != NULL:
                     t.turned[i][j] = s.turned[i][j]
+                if s.written[0][i][j] != NULL:
+                    t.written_steps = s.written_steps
+                    t.written[0][i][j], t.written[1][i][j] = s.written[0][i][j], s.written[1][i][j]
                 if s.slim[i][j] != NULL:
                     t.slim[i][j] = s.slim[i][j]
         for i in range(MAX_DEEP + 1):

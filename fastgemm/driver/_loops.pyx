@@ -11,7 +11,8 @@ element types: pointers are bytes, widths are vectors, and the kernels do the re
 """
 
 from fastgemm.driver.abi cimport (
-    LATER_BYTES, MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, later_t, micro_t, offset_t, quant_t, store_t, update_t,
+    FUSED_RELU, LATER_BYTES, MAX_ROWS, MAX_VECTORS, epilogue_t, kernels_t, later_t, micro_t, offset_t, quant_t, store_t,
+    update_t,
 )
 from fastgemm.driver.in_place cimport copied_rows, copies_rows, reads_in_place, simple
 from fastgemm.driver.soon cimport add_span, lines_of_tile, next_soon, no_soon, soon_t
@@ -121,7 +122,7 @@ cdef void macrokernel(
     cdef int halved = t.part - 1, by_size = shift_of(size), by_size_b = shift_of(size_b)
     cdef bint converted = t.narrows and not plan.raw, gapless, turns = t.group > 1 and store.flip
     cdef bint direct = call.cs_c == t.part and (not converted or store.narrow)
-    cdef bint fused = call.finish != NULL and store.fused
+    cdef bint fused = call.finish != NULL and store.fused, written
     # The rows that tile registers are told of.
     cdef Py_ssize_t entered = 0
     cdef update_t update = t.add if plan.raw else t.update
@@ -144,6 +145,7 @@ cdef void macrokernel(
         own.alpha_is_one = True
         own.beta_kind = 0
         own.narrow = False
+    written = kc > t.written_steps and not plan.deep and not call.slim and only_written(t, call, &own)
     if not b_packed:
         live = (panel_start(vecs, panels) - 1) * L + tail
         lead = lead_of(t, b, call.rs_b, live, kc, plan.nv)
@@ -203,6 +205,8 @@ cdef void macrokernel(
                 entered = own.rows = <int>mr
             micro = (t.deep[mr] if plan.deep and mr == plan.m else t.slim[mr][nv] if call.slim
                      else t.turned[mr][nv] if turns else t.micro[mr][nv])
+            if written and b_tail == L and t.written[turns][mr][nv] != NULL:
+                micro = t.written[turns][mr][nv]
             # B in place lies in rows of which a panel takes a few lines, too few for the CPU's own prefetch: the first
             # pass over a panel fetches the next one.  Of panels packed long ago all passes fetch the next block, so
             # that memory does not rest while they multiply (two threads, 4096 x 4096 f32: 16 rows 1.4, 32 rows 1.1).
@@ -264,6 +268,17 @@ cdef void macrokernel(
         t.flush(&own)
     if entered:
         t.leave()
+
+
+cdef inline bint only_written(const kernels_t* t, const call_t* call, const store_t* store) noexcept nogil:
+    # Whether tiles are written as the sums are, of words of an A in place or of numbers, or, of bytes, times one scale.
+    cdef const epilogue_t* terms = <const epilogue_t*>call.terms
+    if (not store.alpha_is_one or store.beta_kind or store.narrow or store.conj or store.last
+            or store.appended and not store.in_place):
+        return False
+    if not store.fused:
+        return True
+    return t.group > 1 and terms.bias == NULL and not terms.scale_step and not store.fused & FUSED_RELU
 
 
 cdef inline bint rounds(const kernels_t* t, const call_t* call, const store_t* store) noexcept nogil:

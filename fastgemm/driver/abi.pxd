@@ -311,6 +311,8 @@ cdef struct kernels_t:
     int peak_flops      # operations in one round of `peak`
     micro_t micro[MAX_ROWS + 1][MAX_VECTORS + 1]
     micro_t turned[MAX_ROWS + 1][MAX_VECTORS + 1]   # of an A in place whose bytes' signs they turn (`store_t.flip`)
+    int written_steps   # of k that kernels take row by row: they need one more
+    micro_t written[2][MAX_ROWS + 1][MAX_VECTORS + 1]   # for a C that is only written; of an A that is `turned`: 1
     micro_t slim[MAX_ROWS + 1][MAX_VECTORS + 1]     # by such panels, made by `pack_slim`
     micro_t deep[MAX_DEEP + 1]  # of one vector, for a C that is no more; NULL: none
     pack_a_t pack_a
