@@ -7,14 +7,16 @@ output stays what it was (`test_variants.check`).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from test_variants import check, problem_of
 
-from fastgemm import kernels, registry
+from fastgemm import cpu, kernels, registry
 from fastgemm.chain import Chain, Finish, Product, Ref
+from fastgemm.driver import _plan
 from fastgemm.problem import Config
 
 
@@ -29,6 +31,15 @@ def families() -> list[Any]:
         for dt in registry.rows_of(tier, name)
         if registry.written(dt, tier, name) and dt.name != "i8_q8"
     ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def by_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a CPU whose plans take them."""
+    monkeypatch.setattr(cpu, "narrow_units", lambda: True)
+    _plan.forget_plans()
+    yield
+    _plan.forget_plans()
 
 
 @pytest.mark.parametrize(("name", "dt", "tier"), families())

@@ -122,6 +122,9 @@ cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     # 1.7, 1900 x 1900 x 1900 1.01; f32 2000 x 1000 x 32, just below it, 0.93 to 1.01.)
     plan.far_c = 4 * problem.batch * plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l3
     plan.still_c = not fetches_c(problem, tier)
+    # (A CPU that multiplies two vectors of 64 bytes a cycle loads B again as fast in the last steps of a tile; that was
+    # not measured.)
+    plan.by_rows = cpu.narrow_units()
     plan.soon_c = (plan.family == FAMILY_SMALL and plan.k <= SOON_STEPS and plan.width > plan.nv
                    and plan.m * plan.n * t.part * t.c_bytes > cpu.caches().l1d and not cpu.narrow_units())
     # The CPU's own prefetch keeps up with a stack whose items follow one another, on a Zen 4.  (Without over with, f32

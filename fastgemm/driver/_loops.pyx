@@ -145,7 +145,7 @@ cdef void macrokernel(
         own.alpha_is_one = True
         own.beta_kind = 0
         own.narrow = False
-    written = kc > t.written_steps and not plan.deep and not call.slim and only_written(t, call, &own)
+    written = plan.by_rows and kc > t.written_steps and not (plan.deep or call.slim) and only_written(t, call, &own)
     if not b_packed:
         live = (panel_start(vecs, panels) - 1) * L + tail
         lead = lead_of(t, b, call.rs_b, live, kc, plan.nv)

@@ -93,6 +93,7 @@ cdef struct plan_t:
     bint far_copies             # B that is copied comes from memory, or L3: the next block is fetched meanwhile
     bint far_c                  # C comes from memory
     bint still_c                # C is not fetched: its stores wait for its lines by themselves
+    bint by_rows                # gemm: tiles that are only written finish row by row, where kernels can
     bint soon_c                 # small: tiles fetch C of the next panel of rows
     bint items_ahead            # small: items of a stack fetch those that come some way behind them
     bint brief                  # small: so few steps that rows of C are written whole, if enough begin alike in lines
