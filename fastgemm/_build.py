@@ -342,6 +342,7 @@ class BuildExt(build_ext):
                     name,
                     sources=[f"fastgemm/{template}"],
                     depends=[
+                        "fastgemm/kinds.py",
                         "fastgemm/registry.py",
                         "fastgemm/activations.py",
                         "fastgemm/row_operations.py",

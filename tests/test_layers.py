@@ -17,6 +17,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 # driver know the lower ones of them.
 APART = "heuristic"
 LAYERS = (
+    ("kinds",),
     ("registry", "version", "_outputs", "heuristic"),
     ("cpu", "row_operations", "activations"),
     ("heuristic.ways",),
