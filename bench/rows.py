@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
     """Give an operation's name, its chain, and the arrays that it runs on."""
+    import ml_dtypes
     import numpy as np
 
     from fastgemm.chain import SCRATCH, Chain, Ref, Rows
@@ -52,7 +53,7 @@ def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
 
     # Beginning a cache line, as a network's buffers do.
     x = cases.begun(np.random.default_rng(0).standard_normal((ROWS, columns)).astype("f4") * 4, 0)
-    single, byte = cases.begun(x, 0), cases.begun(x.astype("u1"), 0)
+    single, byte, half = (cases.begun(x.astype(kind), 0) for kind in ("f4", "u1", ml_dtypes.bfloat16))
     mask, kept = np.zeros((1, columns), "f4"), Ref(SCRATCH, "float32", 0, (0,), 4 * columns, 4)
     scaled, cast = {"scale": 0.5}, Rows("cast", columns, ref(0, x), kept)
     masks = {"mask": Ref(2, "float32", column=4)}
@@ -60,6 +61,7 @@ def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
         ("softmax", [Rows("softmax", columns, ref(0, x), ref(1, single), scaled)], single),
         ("softmax, masked", [Rows("softmax", columns, ref(0, x), ref(1, single), scaled, masks)], single),
         ("softmax to bytes", [cast, Rows("softmax", columns, kept, ref(1, byte, scale=1 / 255), scaled)], byte),
+        ("softmax to bfloat16", [cast, Rows("softmax", columns, kept, ref(1, half), scaled)], half),
         ("layer_norm", [Rows("layer_norm", columns, ref(0, x), ref(1, single), {"epsilon": 1e-5})], single),
         ("cast to bytes", [Rows("cast", columns, ref(0, x), ref(1, byte, scale=0.1, zero=128))], byte),
     ):

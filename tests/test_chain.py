@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,8 +14,9 @@ import pytest
 from oracle import dtype_of, integers, normal
 
 import fastgemm
-from fastgemm import activations, dispatch, epilogues, kernels, registry, row_operations
+from fastgemm import activations, cpu, dispatch, epilogues, kernels, registry, row_operations
 from fastgemm.chain import SCRATCH, Chain, Finish, Map, Product, Ref, Rows
+from fastgemm.graph import rowwise
 from fastgemm.graph.scratch import Scratch
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -169,9 +171,11 @@ def test_softmax_far_from_zero(tier: registry.Isa, scale: float, masked: bool) -
 @pytest.mark.parametrize("kind", ["f32", "u8"])
 def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, masked: bool) -> None:
     """A row has the same bits alone, in any number of rows, and beside rows far from zero or of no numbers."""
-    for columns in (1, 5, 64, 77, 200, 600):
+    for columns in (1, 5, 64, 77, 200, 600, 1025, 4097):
         x = normal((19, columns), "f4", 7) * np.float32(4)
         x[6] += np.float32(3e5)
+        x[2] -= np.float32(60)
+        x[9] += np.float32(200)
         x[13] = np.nan
         mask = normal((columns,), "f4", 8)
         used = {"mask": Ref(2, F4, column=4)} if masked else {}
@@ -187,12 +191,50 @@ def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, m
 
         together = shares(x)
         if kind == "f32":
-            live = [at for at in range(len(x)) if at not in (6, 13)]
+            live = [at for at in range(len(x)) if at not in (2, 6, 9, 13)]
             want = np.exp(x[live].astype("f8") * 0.5 + (mask if masked else 0))
             np.testing.assert_allclose(together[live], want / want.sum(1, keepdims=True), rtol=3e-6 if masked else 2e-6)
         for rows in (1, 2, 7):
             for at in range(len(x) - rows + 1):
                 np.testing.assert_array_equal(shares(x[at : at + rows]), together[at : at + rows])
+
+
+@pytest.mark.parametrize("columns", [5, 64, 300, 1030, 4100])
+def test_softmax_where_sums_say_that_rows_lie_far(tier: registry.Isa, columns: int) -> None:
+    """On both sides of where the largest number is subtracted first, and where powers of two have no more room."""
+    levels = np.float32([-3e3, -300, -129, -127, -30, -17, -16, -8, 0, 50, 68, 69, 70, 85, 88, 89, 100, 177, 266, 400])
+    for spread in (0, 0.5, 6):
+        x = np.sort(normal((len(levels), columns), "f4", 11)) * np.float32(spread) + levels[:, None]
+        out = np.empty_like(x)
+        Chain([Rows("softmax", columns, ref(0, x), ref(1, out), {})], (1,), len(x), len(x)).run([x, out])
+        want = np.exp(x.astype("f8") - x.max(1, keepdims=True))
+        np.testing.assert_allclose(out, want / want.sum(1, keepdims=True), rtol=4e-6 + 1e-9 * columns)
+
+
+def test_softmax_rounded_by_the_cpu(tier: registry.Isa) -> None:
+    """Shares in bfloat16 are the same where the CPU has an instruction that makes them."""
+    if "bfloat16" not in rowwise.row_types():
+        pytest.skip(f"{tier.name} does not convert bfloat16")
+    rows = importlib.import_module(registry.module("rows", tier))
+    for columns in (1, 16, 50, 64, 200, 1030, 4100):
+        x = normal((13, columns), "f4", 12) * 6
+        x[3, columns // 2], x[7] = np.nan, -np.inf
+        made = []
+        try:
+            for by_cpu in (False, "avx512_bf16" in cpu.features()):
+                rows.table(by_cpu)
+                out = np.empty(x.shape, ml_dtypes.bfloat16)
+                members = [
+                    Rows("cast", columns, ref(0, x), scratch(columns)),
+                    Rows("softmax", columns, scratch(columns), ref(1, out)),
+                ]
+                Chain(members, (1,), len(x), len(x), x.nbytes).run([x, out])
+                made.append(out.astype("f4"))
+        finally:
+            rows.table("avx512_bf16" in cpu.features())
+        np.testing.assert_array_equal(*made)
+        assert np.isnan(made[0][[3, 7]]).all()
+        np.testing.assert_allclose(made[0][:3].sum(1), 1, rtol=0.02)
 
 
 def test_one_row_for_all(tier: registry.Isa) -> None:

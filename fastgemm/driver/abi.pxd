@@ -173,7 +173,7 @@ cdef struct epilogue_t:
     Py_ssize_t scale_step
 
 # What is done to rows in a chain (row_operations.ROW_OPS), x to y, whose rows lie so many bytes apart; columns are
-# adjacent.  y may be x.  Where y is no float32, softmax leaves its exponentials in x.
+# adjacent.  y may be x.  Where y is no float32, softmax may leave its exponentials in x.
 cdef struct row_terms_t:
     double p                    # the operation's number
     const float* u              # its vectors: softmax' mask (rows of them `rs_u` bytes apart, 0: one for all), gamma
@@ -181,7 +181,7 @@ cdef struct row_terms_t:
     const float* v              # beta
     float x_scale, x_zero       # what bytes stand for
     float y_scale, y_zero
-    # A softmax whose columns come in parts, one call each: of each row its largest number and its sum so far (two
+    # A softmax whose columns come in parts, one call each: of each row what was subtracted and its sum so far (two
     # floats, `rs_state` bytes apart; NULL: all columns are here), the means that the parts before gave (rows of `width`
     # floats, NULL: this is the first part), which what is new takes a share from, and whether there are more to come.
     char* state

@@ -82,6 +82,20 @@ cdef extern from *:
     static inline vf64 from_f64(const void *p, float scale, float zero) { return *(const vf64 *)p; }
     static inline void to_f64(void *p, vf64 v) { *(vf64 *)p = v; }
     static inline void to_bf16(void *p, vf32 v) { narrow_bf16((stored_bf16 *)p, v, FG_ROW); }
+    /* Shares of a whole by AVX512_BF16's instruction, where the CPU has it: one operation instead of a dozen, but what
+       is below 2^-126 becomes 0.  (Modules of rows are of a tier, which it is beyond; a compiler of its time has an
+       assembler that knows it.) */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__) && (defined(__clang__) || __GNUC__ >= 10)
+    enum { HALVES_AT_ONCE = 1 };
+    static inline void halve_at_once(char *p, vf32 v, int n) {
+        __m256i made;
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(made) : "v"(v));
+        _mm256_mask_storeu_epi16(p, (__mmask16)(0xffffu >> (16 - n)), made);
+    }
+    #else
+    enum { HALVES_AT_ONCE = 0 };
+    static inline void halve_at_once(char *p, vf32 v, int n) { narrow_bf16((stored_bf16 *)p, v, n); }
+    #endif
     /* Bytes of x / scale.  A product with 1 / scale, or with share / scale where x is another number times that share,
        differs from the division by less than 256 * 5 * 2^-24 = 7.7e-5, so `near` takes the product and returns how far
        from whole numbers it was, and what came `before`, at most: where that is nearer to a tie (`sure`, of several
@@ -103,7 +117,11 @@ cdef extern from *:
         return larger_of_positive( \\
             magnitude_f32(put_bytes(p, below_f32(above_f32(x, low), high), n, inverse, zero)), before); \\
     } \\
-    /* Of x that are not below 0, by share / scale, none above `most`, which makes the largest byte. */ \\
+    /* Of x that are not below 0, by share / scale, none above `most`, which makes the largest byte.  `whole_share`: \\
+       no share of a whole is above that, but for what rounding adds. */ \\
+    static inline int whole_share_##S(float inverse, float zero) { \\
+        return inverse * 1.0001f <= HIGH + 0.49f - zero; \\
+    } \\
     static inline float most_##S(float by, float zero) { return (HIGH - zero) / by; } \\
     static inline vf32 near_share_##S(char *p, vf32 x, int n, float by, float zero, vf32 before) { \\
         return larger_magnitude(put_bytes(p, x, n, by, zero), before); \\
@@ -162,10 +180,14 @@ cdef extern from *:
     void write_f32(char*, vf32, int n) nogil
     void write_bf16(char*, vf32, int n) nogil
     void write_f16(char*, vf32, int n) nogil
+    bint HALVES_AT_ONCE
+    void halve_at_once(char*, vf32, int n) nogil
     vf32 near_s8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_u8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_share_s8(char*, vf32, int n, float by, float zero, vf32 before) nogil
     vf32 near_share_u8(char*, vf32, int n, float by, float zero, vf32 before) nogil
+    bint whole_share_s8(float inverse, float zero) nogil
+    bint whole_share_u8(float inverse, float zero) nogil
     float most_s8(float by, float zero) nogil
     float most_u8(float by, float zero) nogil
     void exact_s8(char*, vf32, int n, float scale, float zero) nogil

@@ -51,8 +51,6 @@ cdef extern from *:
         bits_f32 i = __builtin_convertvector(n, bits_f32);
         return (vf32)((i + 127) << 23);
     }
-    /* p * 2^n, a normal number as p is: of n + 1.5 * 2^23, whose low bits are n, go to p's exponent. */
-    static inline vf32 raised_f32(vf32 p, vf32 n) { return (vf32)((plain_f32)p + ((plain_f32)n << 23)); }
     /* p, but 0 where x is below the limit. */
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
     static inline vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) {
@@ -65,30 +63,42 @@ cdef extern from *:
     #else
     static inline vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) { return if_below_f32(x, limit, ZERO_f32, p); }
     #endif
-    /* 2^x for multiples of 1 / N from -126 to 127, of n = x + 1.5 * 2^23 / N, whose low bits count them: the lowest
-       ones pick an entry, 2^(i / N), those above go to its exponent.  (An entry is less by what the lowest ones add
-       there.) */
+    /* 2^x for multiples of 1 / N, of n = x + 1.5 * 2^23 / N, whose low bits count them: the lowest ones pick a root,
+       2^(i / N), the whole number below x raises it.  With AVX-512 one instruction raises it afterwards (`raised_f32`
+       of q = n - 1.5 * 2^23 / N), to infinity or zero where it must; with AVX2 the bits of n above those go to the
+       root's exponent at once (a root is less by what the lowest ones add there), from -126 to 127, which `most_f32` is
+       the most for. */
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
-    static const unsigned POWERS_f32[32] = {
-        0x3f800000, 0x3f7ecd87, 0x3f7daac3, 0x3f7c980f, 0x3f7b95c2, 0x3f7aa43a, 0x3f79c3d3, 0x3f78f4f0,
-        0x3f7837f0, 0x3f778d3a, 0x3f76f532, 0x3f767043, 0x3f75fed7, 0x3f75a15b, 0x3f75583f, 0x3f7523f6,
-        0x3f7504f3, 0x3f74fbaf, 0x3f7508a4, 0x3f752c4d, 0x3f75672a, 0x3f75b9be, 0x3f76248c, 0x3f76a81e,
-        0x3f7744fd, 0x3f77fbb8, 0x3f78ccdf, 0x3f79b907, 0x3f7ac0c7, 0x3f7be4ba, 0x3f7d257d, 0x3f7e83b3,
+    static const unsigned ROOTS_f32[32] = {
+        0x3f800000, 0x3f82cd87, 0x3f85aac3, 0x3f88980f, 0x3f8b95c2, 0x3f8ea43a, 0x3f91c3d3, 0x3f94f4f0,
+        0x3f9837f0, 0x3f9b8d3a, 0x3f9ef532, 0x3fa27043, 0x3fa5fed7, 0x3fa9a15b, 0x3fad583f, 0x3fb123f6,
+        0x3fb504f3, 0x3fb8fbaf, 0x3fbd08a4, 0x3fc12c4d, 0x3fc5672a, 0x3fc9b9be, 0x3fce248c, 0x3fd2a81e,
+        0x3fd744fd, 0x3fdbfbb8, 0x3fe0ccdf, 0x3fe5b907, 0x3feac0c7, 0x3fefe4ba, 0x3ff5257d, 0x3ffa83b3,
     };
-    static inline vf32 power_f32(vf32 n, vf32 low, vf32 high) {
-        const vf32 entry = (vf32)_mm512_permutex2var_ps((__m512)low, (__m512i)n, (__m512)high);
-        return (vf32)((plain_f32)entry + ((plain_f32)n << 18));
+    static inline vf32 root_f32(vf32 n, vf32 low, vf32 high) {
+        return (vf32)_mm512_permutex2var_ps((__m512)low, (__m512i)n, (__m512)high);
     }
-    static inline vf32 powers_f32(int half) { return load_f32((const float *)POWERS_f32 + 16 * half); }
+    static inline vf32 roots_f32(int half) {
+        vf32 some = load_f32((const float *)ROOTS_f32 + 16 * half);
+        __asm__("" : "+v"(some));  /* or the compiler loads them again for every use */
+        return some;
+    }
+    static inline vf32 most_f32(vf32 n) { return n; }
+    static inline vf32 raised_f32(vf32 p, vf32 n, vf32 q) { return (vf32)_mm512_scalef_ps((__m512)p, (__m512)q); }
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-    static const unsigned POWERS_f32[8] = {
+    static const unsigned ROOTS_f32[8] = {
         0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7,
     };
-    static inline vf32 power_f32(vf32 n, vf32 low, vf32 high) {
+    static inline vf32 root_f32(vf32 n, vf32 low, vf32 high) {
         const vf32 entry = (vf32)_mm256_permutevar8x32_ps((__m256)low, (__m256i)n);
         return (vf32)((plain_f32)entry + ((plain_f32)n << 20));
     }
-    static inline vf32 powers_f32(int half) { return load_f32((const float *)POWERS_f32); }
+    static inline vf32 roots_f32(int half) { return load_f32((const float *)ROOTS_f32); }
+    static inline vf32 most_f32(vf32 n) { return below_f32(n, (vf32){0} + (12582912.0f / 8 + 127.5f)); }
+    static inline vf32 raised_f32(vf32 p, vf32 n, vf32 q) { return p; }
+    #else
+    /* (p is a normal number, and so is the result.) */
+    static inline vf32 raised_f32(vf32 p, vf32 n, vf32 q) { return (vf32)((plain_f32)p + ((plain_f32)n << 23)); }
     #endif
     /* K-TanH (its table: K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
        added, in their places, `shift` how far the mantissa is shifted. */
@@ -140,10 +150,11 @@ cdef extern from *:
     vf32 magnitude_f32(vf32) nogil
     vf32 signed_as_f32(vf32 x, vf32 of) nogil    # x >= 0 with the sign of the other
     vf32 power_of_two_f32(vf32) nogil
-    vf32 raised_f32(vf32 p, vf32 n) nogil
+    vf32 raised_f32(vf32 p, vf32 n, vf32 q) nogil
     vf32 unless_below_f32(vf32 x, vf32 limit, vf32 p) nogil
-    vf32 power_f32(vf32 n, vf32 low, vf32 high) nogil   # where vectors are of AVX, as are
-    vf32 powers_f32(int half) nogil                     # low and high
+    vf32 root_f32(vf32 n, vf32 low, vf32 high) nogil    # where vectors are of AVX, as are
+    vf32 roots_f32(int half) nogil                      # low and high
+    vf32 most_f32(vf32 n) nogil
     vf32 of_whole_f32(vf32) nogil
     vf32 by_table_f32(vf32, const int*, const int*) nogil
     vf64 by_table_f64(vf64, const int*, const int*) nogil
