@@ -1,4 +1,4 @@
-"""Operations on rows: what softmax, layer norm and casts take for each number, and what a change gained.
+"""Operations on rows: what softmax, layer norm, casts and activations take for each number, and what a change gained.
 
     python bench/rows.py
     git worktree add /tmp/before HEAD~1        # and build it there: pip install -e . in an environment of its own
@@ -27,6 +27,8 @@ import timing
 
 HERE = Path(__file__).resolve().parents[1]
 ROWS = 64
+# Those that take more than a few operations.
+ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "erf")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +48,7 @@ def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
     import ml_dtypes
     import numpy as np
 
-    from fastgemm.chain import SCRATCH, Chain, Ref, Rows
+    from fastgemm.chain import SCRATCH, Chain, Finish, Map, Ref, Rows
 
     def ref(slot: int, array: Any, **quantised: float) -> Any:
         return Ref(slot, array.dtype.name, 0, (0,), *array.strides, **quantised)
@@ -64,6 +66,7 @@ def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
         ("softmax to bfloat16", [cast, Rows("softmax", columns, kept, ref(1, half), scaled)], half),
         ("layer_norm", [Rows("layer_norm", columns, ref(0, x), ref(1, single), {"epsilon": 1e-5})], single),
         ("cast to bytes", [Rows("cast", columns, ref(0, x), ref(1, byte, scale=0.1, zero=128))], byte),
+        *((name, [Map(columns, ref(0, x), ref(1, single), Finish(name))], single) for name in ACTIVATIONS),
     ):
         yield f"{name}, {columns}", Chain(members, (1,), ROWS, ROWS, x.nbytes), [x, out, mask]
 

@@ -236,10 +236,10 @@ def rendered(registry: Any) -> dict[str, str]:
         for tier in registry.ISAS
         for made in load_table("special_shapes").modules(tier)
     }
-    activations = load_table("activations")
+    functions = {"activations": load_table("activations"), "segments": load_table("segments")}
     own |= {
         registry.module("epilogue", tier): render(
-            PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, activations=activations, isa=tier
+            PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier, **functions
         )
         for tier in registry.ISAS
     }
@@ -346,6 +346,7 @@ class BuildExt(build_ext):
                         "fastgemm/registry.py",
                         "fastgemm/activations.py",
                         "fastgemm/row_operations.py",
+                        "fastgemm/segments.py",
                         "fastgemm/special_shapes.py",
                         *(f"fastgemm/{source}" for source in KERNEL_SOURCES),
                     ],

@@ -19,7 +19,7 @@ APART = "heuristic"
 LAYERS = (
     ("kinds",),
     ("registry", "version", "_outputs", "heuristic"),
-    ("cpu", "row_operations", "activations"),
+    ("cpu", "row_operations", "activations", "segments"),
     ("heuristic.ways",),
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic.strides", "heuristic.half_tier", "heuristic.costs"),

@@ -2,8 +2,9 @@
 
 float32, and float64's erf, are computed by polynomials, fitted for this file by weighted least squares to the smallest
 largest error (each says its range and its error before rounding), float64's exp and tanh by exp's series to the 13th
-power, whose rest is below 5e-18 of the result.  Errors of the results, held by tests/test_linear.py: exp, tanh and erf
-below 3 units in the last place.
+power, whose rest is below 5e-18 of the result.  Where an instruction reads tables, float32's erf, tanh and gelu are
+made in pieces instead (segments.py), and with AVX-512 its exp of roots of two.  Errors of the results, held by
+tests/test_linear.py: exp, tanh and erf below 3 units in the last place.
 
 NaN stays NaN everywhere, and infinities give what NumPy gives.
 """
@@ -85,6 +86,17 @@ cdef extern from *:
     }
     static inline vf32 most_f32(vf32 n) { return n; }
     static inline vf32 raised_f32(vf32 p, vf32 n, vf32 q) { return (vf32)_mm512_scalef_ps((__m512)p, (__m512)q); }
+    /* exp(x): log2(e) in two parts, so that large x lose nothing, and 2^f with an error of 5.3e-8, as in
+       kernels/exponentials.tp.  Beyond the two limits lie infinity and zero. */
+    enum { BY_ROOTS = 1 };
+    static inline vf32 exp_by_roots(vf32 x) {
+        x = below_f32(above_f32(x, (vf32){0} - 104.0f), (vf32){0} + 89.0f);
+        const vf32 lift = (vf32){0} + 12582912.0f / 32, n = x * 1.44269502f + lift, q = n - lift;
+        const vf32 f = x * 1.92596303e-8f + (x * 1.44269502f - q);
+        const vf32 p = f * 0.24022653698921204f + 0.6931573152542114f;
+        const vf32 root = root_f32(n, load_f32((const float *)ROOTS_f32), load_f32((const float *)ROOTS_f32 + 16));
+        return raised_f32(root + root * f * p, n, q);
+    }
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
     static const unsigned ROOTS_f32[8] = {
         0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7,
@@ -99,6 +111,53 @@ cdef extern from *:
     #else
     /* (p is a normal number, and so is the result.) */
     static inline vf32 raised_f32(vf32 p, vf32 n, vf32 q) { return (vf32)((plain_f32)p + ((plain_f32)n << 23)); }
+    #endif
+    #if FASTGEMM_VECTOR_BYTES != 64 || !defined(__AVX512F__)
+    enum { BY_ROOTS = 0 };
+    static inline vf32 exp_by_roots(vf32 x) { return x; }
+    #endif
+    /* Polynomials in pieces (segments.py): `rows` of coefficients, of which each lane's is picked by the low bits of n,
+       which count widths. */
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
+    enum { PIECES = 32 };
+    typedef struct { vf32 low[6], high[6]; } segments_t;
+    static inline segments_t segments_of(const float *rows, int count) {
+        segments_t s = {0};
+        for (int d = 0; d < count; d++) {
+            s.low[d] = load_f32(rows + 32 * d);
+            s.high[d] = load_f32(rows + 32 * d + 16);
+            __asm__("" : "+v"(s.low[d]), "+v"(s.high[d]));  /* or the compiler loads them again for every use */
+        }
+        return s;
+    }
+    static inline vf32 picked(const segments_t *s, int d, vf32 n) { return root_f32(n, s->low[d], s->high[d]); }
+    #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    enum { PIECES = 8 };
+    typedef struct { const float *rows; } segments_t;
+    static inline segments_t segments_of(const float *rows, int count) { return (segments_t){rows}; }
+    static inline vf32 picked(const segments_t *s, int d, vf32 n) {
+        return (vf32)_mm256_permutevar8x32_ps((__m256)load_f32(s->rows + 8 * d), (__m256i)n);
+    }
+    #endif
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__) || FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
+    static inline __attribute__((always_inline)) vf32 in_segments(
+            vf32 a, const segments_t *s, int count, float width) {
+        const vf32 lift = (vf32){0} + 12582912.0f, n = a * (1 / width) + lift, f = a - (n - lift) * width;
+        vf32 p = picked(s, count - 1, n);
+        for (int d = count - 2; d >= 0; d--) p = p * f + picked(s, d, n);
+        return p;
+    }
+    static inline __attribute__((always_inline)) vf32 tail_in_segments(
+            vf32 x, const segments_t *s, int count, float width) {
+        const vf32 a = below_f32(magnitude_f32(x), (vf32){0} + (PIECES - 1) * width);
+        return above_f32(x, (vf32){0}) - a * in_segments(a, s, count, width);
+    }
+    static inline __attribute__((always_inline)) vf32 odd_in_segments(
+            vf32 x, const segments_t *s, int count, float width) {
+        const vf32 most = (vf32){0} + (PIECES - 0.75f) * width;
+        x = below_f32(above_f32(x, -most), most);
+        return x * in_segments(magnitude_f32(x), s, count, width);
+    }
     #endif
     /* K-TanH (its table: K_TANH): x is rounded to bfloat16, and so is the result.  `base` has the exponents and what is
        added, in their places, `shift` how far the mantissa is shifted. */
@@ -155,6 +214,13 @@ cdef extern from *:
     vf32 root_f32(vf32 n, vf32 low, vf32 high) nogil    # where vectors are of AVX, as are
     vf32 roots_f32(int half) nogil                      # low and high
     vf32 most_f32(vf32 n) nogil
+    bint BY_ROOTS                                       # with AVX-512
+    vf32 exp_by_roots(vf32) nogil
+    ctypedef struct segments_t:
+        pass
+    segments_t segments_of(const float*, int count) nogil
+    vf32 tail_in_segments(vf32, const segments_t*, int count, float width) nogil
+    vf32 odd_in_segments(vf32, const segments_t*, int count, float width) nogil
     vf32 of_whole_f32(vf32) nogil
     vf32 by_table_f32(vf32, const int*, const int*) nogil
     vf64 by_table_f64(vf64, const int*, const int*) nogil
@@ -167,6 +233,8 @@ cdef inline vf32 exp_f32(vf32 x) noexcept nogil:
     # exp(x) = 2^n * exp(r), |r| <= log(2) / 2.  2^n is applied in two halves, so that results that are not normal round
     # once.  Beyond the two limits lie infinity and zero.
     cdef vf32 n, half, r, p
+    if BY_ROOTS:
+        return exp_by_roots(x)
     x = below_f32(above_f32(x, ZERO_f32 - <float>104.0), ZERO_f32 + <float>89.0)
     # The nearest whole number: adding 1.5 * 2^23 leaves no bits for a fraction.
     n = (x * <float>1.44269504088896341 + <float>12582912.0) - <float>12582912.0
