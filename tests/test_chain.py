@@ -175,7 +175,7 @@ def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, m
         x = normal((19, columns), "f4", 7) * np.float32(4)
         x[6] += np.float32(3e5)
         x[2] -= np.float32(60)
-        x[9] += np.float32(200)
+        x[8:12] += np.float32(250)
         x[13] = np.nan
         mask = normal((columns,), "f4", 8)
         used = {"mask": Ref(2, F4, column=4)} if masked else {}
@@ -191,7 +191,7 @@ def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, m
 
         together = shares(x)
         if kind == "f32":
-            live = [at for at in range(len(x)) if at not in (2, 6, 9, 13)]
+            live = [at for at in range(len(x)) if at not in (2, 6, 8, 9, 10, 11, 13)]
             want = np.exp(x[live].astype("f8") * 0.5 + (mask if masked else 0))
             np.testing.assert_allclose(together[live], want / want.sum(1, keepdims=True), rtol=3e-6 if masked else 2e-6)
         for rows in (1, 2, 7):
