@@ -117,11 +117,7 @@ cdef extern from *:
         return larger_of_positive( \\
             magnitude_f32(put_bytes(p, below_f32(above_f32(x, low), high), n, inverse, zero)), before); \\
     } \\
-    /* Of x that are not below 0, by share / scale, none above `most`, which makes the largest byte.  `whole_share`: \\
-       no share of a whole is above that, but for what rounding adds. */ \\
-    static inline int whole_share_##S(float inverse, float zero) { \\
-        return inverse * 1.0001f <= HIGH + 0.49f - zero; \\
-    } \\
+    /* Of x that are not below 0, by share / scale, none above `most`, which makes the largest byte. */ \\
     static inline float most_##S(float by, float zero) { return (HIGH - zero) / by; } \\
     static inline vf32 near_share_##S(char *p, vf32 x, int n, float by, float zero, vf32 before) { \\
         return larger_magnitude(put_bytes(p, x, n, by, zero), before); \\
@@ -186,8 +182,6 @@ cdef extern from *:
     vf32 near_u8(char*, vf32, int n, float inverse, float scale, float zero, vf32 before) nogil
     vf32 near_share_s8(char*, vf32, int n, float by, float zero, vf32 before) nogil
     vf32 near_share_u8(char*, vf32, int n, float by, float zero, vf32 before) nogil
-    bint whole_share_s8(float inverse, float zero) nogil
-    bint whole_share_u8(float inverse, float zero) nogil
     float most_s8(float by, float zero) nogil
     float most_u8(float by, float zero) nogil
     void exact_s8(char*, vf32, int n, float scale, float zero) nogil
