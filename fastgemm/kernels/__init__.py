@@ -9,7 +9,7 @@ and the tests may load others that the CPU can run.
     gemv.pyx.tp   one row of output                       lanes.pxd  several rows in one vector
     dots.pyx.tp   a few rows of output, both operands along k
     small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
-    epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors
+    epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors (and segments.py)
     amx_*.tp      what tile registers have instead of gemm's microkernels (amx.pxd; limbs.pxd: for float32)
     rows.pyx.tp   softmax, layer norm, casts of rows      rows.pxd   rows from and to what they are stored as
 """
