@@ -43,7 +43,8 @@ HANDED_ON = 0.17
 # blocks of 8 rows instead of 16: 3 % for weights that are fetched twice as often, 29 % of computing).
 SHOWN = 0.25
 # A number, by kind of operation, of four bytes in a cache: softmax 0.8, layer norm 0.3, gelu 0.9, relu and casts below
-# 0.2 (softmax and layer norm scaled from 1.1 and 0.5 by what four vectors side by side gained, not fitted anew).
+# 0.2 (softmax and layer norm scaled from 1.1 and 0.5 by what four vectors side by side gained, not fitted anew; nor
+# since softmax takes 0.85 of that time and gelu a third, `bench/rows.py`).
 NUMBERS = {ops.ROW: 0.75, ops.ELEMENTWISE: 0.4, ops.QUANTISE: 0.3}
 
 
