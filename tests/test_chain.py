@@ -202,7 +202,7 @@ def test_softmax_of_a_row_whatever_is_beside_it(tier: registry.Isa, kind: str, m
 @pytest.mark.parametrize("columns", [5, 64, 300, 1024, 1030, 4096, 4100])
 def test_softmax_where_sums_say_that_rows_lie_far(tier: registry.Isa, columns: int) -> None:
     """On both sides of where the largest number is subtracted first, and where powers of two have no more room."""
-    levels = np.float32([-3e3, -300, -129, -127, -30, -17, -16, -8, 0, 50, 68, 69, 70, 85, 88, 89, 100, 177, 266, 400])
+    levels = np.float32([-3e3, -300, -129, -127, -30, -17, -16, -8, 0, 20, 27, 28, 29, 70, 88, 89, 100, 177, 266, 400])
     for spread in (0, 0.5, 6):
         x = np.sort(normal((len(levels), columns), "f4", 11)) * np.float32(spread) + levels[:, None]
         out = np.empty_like(x)
