@@ -56,19 +56,21 @@ def chains(columns: int) -> Iterator[tuple[str, Any, list[Any]]]:
     # Beginning a cache line, as a network's buffers do.
     x = cases.begun(np.random.default_rng(0).standard_normal((ROWS, columns)).astype("f4") * 4, 0)
     single, byte, half = (cases.begun(x.astype(kind), 0) for kind in ("f4", "u1", ml_dtypes.bfloat16))
+    far = cases.begun(x - 160, 0)       # all 80 below zero
     mask, kept = np.zeros((1, columns), "f4"), Ref(SCRATCH, "float32", 0, (0,), 4 * columns, 4)
     scaled, cast = {"scale": 0.5}, Rows("cast", columns, ref(0, x), kept)
     masks = {"mask": Ref(2, "float32", column=4)}
     for name, members, out in (
         ("softmax", [Rows("softmax", columns, ref(0, x), ref(1, single), scaled)], single),
         ("softmax, masked", [Rows("softmax", columns, ref(0, x), ref(1, single), scaled, masks)], single),
+        ("softmax, far", [Rows("softmax", columns, ref(3, far), ref(1, single), scaled)], single),
         ("softmax to bytes", [cast, Rows("softmax", columns, kept, ref(1, byte, scale=1 / 255), scaled)], byte),
         ("softmax to bfloat16", [cast, Rows("softmax", columns, kept, ref(1, half), scaled)], half),
         ("layer_norm", [Rows("layer_norm", columns, ref(0, x), ref(1, single), {"epsilon": 1e-5})], single),
         ("cast to bytes", [Rows("cast", columns, ref(0, x), ref(1, byte, scale=0.1, zero=128))], byte),
         *((name, [Map(columns, ref(0, x), ref(1, single), Finish(name))], single) for name in ACTIVATIONS),
     ):
-        yield f"{name}, {columns}", Chain(members, (1,), ROWS, ROWS, x.nbytes), [x, out, mask]
+        yield f"{name}, {columns}", Chain(members, (1,), ROWS, ROWS, x.nbytes), [x, out, mask, far]
 
 
 def measured(columns: Sequence[int], sample: float) -> dict[str, float]:

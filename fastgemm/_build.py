@@ -236,17 +236,18 @@ def rendered(registry: Any) -> dict[str, str]:
         for tier in registry.ISAS
         for made in load_table("special_shapes").modules(tier)
     }
-    functions = {"activations": load_table("activations"), "segments": load_table("segments")}
+    activations, segments = load_table("activations"), load_table("segments")
     own |= {
         registry.module("epilogue", tier): render(
-            PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, isa=tier, **functions
+            PACKAGE / registry.EPILOGUE_TEMPLATE, registry=registry, activations=activations, segments=segments,
+            isa=tier,
         )
         for tier in registry.ISAS
     }
     operations = load_table("row_operations")
     own |= {
         registry.module("rows", tier): render(
-            PACKAGE / registry.ROWS_TEMPLATE, registry=registry, row_operations=operations, isa=tier
+            PACKAGE / registry.ROWS_TEMPLATE, registry=registry, row_operations=operations, segments=segments, isa=tier
         )
         for tier in registry.ISAS
     }

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _chain, cpu, dispatch, epilogues, kernels, layer, registry, row_operations
+from . import _chain, dispatch, epilogues, kernels, layer, registry, row_operations
 from .packed import PackedMatrix
 from .plan import Plan
 from .problem import Problem
@@ -243,7 +243,7 @@ def load(tier: registry.Isa) -> None:
     if tier.name not in _loaded:
         layer.load(tier)
         rows = importlib.import_module(registry.module("rows", tier))
-        _chain.add_table(tier.level, rows.table("avx512_bf16" in cpu.features()))
+        _chain.add_table(tier.level, rows.table(kernels.has("bf16", tier.name)))
         _loaded.add(tier.name)
 
 

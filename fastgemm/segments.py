@@ -4,8 +4,8 @@ Two registers of AVX-512 hold 32 numbers, one of AVX2 eight, of which one instru
 polynomial's coefficients can depend on where its argument lies, and a few multiply-adds do what takes an exponential,
 or two expressions and a choice, otherwise (kernels/epilogue.pyx.tp).  Zen 4, one thread, rows of 512 numbers in cache,
 `bench/rows.py` beside the build before: gelu 2.8, gelu_tanh 1.65, tanh 1.74, erf 2.55; AVX2 alone (a script) 2.96,
-1.67, 1.46, 2.70.  (silu by 32 pieces takes 1.3 times what it takes by exp and a division, which keeps all digits of
-small results as well.)
+1.67, 1.46, 2.70.  (silu by 32 pieces, a script too, takes 1.3 times what it takes by exp and a division, which keeps
+all digits of small results as well.)
 
 The build loads this by path, as it does `registry`, and renders the coefficients; tests/test_linear.py holds what they
 give against SciPy.
@@ -14,6 +14,9 @@ give against SciPy.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+# Of how many float32 one instruction picks one for each lane, by the bytes of a vector.
+PICKED = {64: 32, 32: 8}
 
 
 class Segments(NamedTuple):

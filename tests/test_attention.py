@@ -110,6 +110,17 @@ def test_parts_without_a_number(tier: registry.Isa) -> None:
         assert np.isfinite(got[[0, 1, 2, 3, 4, 10, 11]]).all()
 
 
+def test_parts_that_lie_far_from_zero(tier: registry.Isa) -> None:
+    """What is subtracted changes from part to part: nothing, or a largest number below or above zero."""
+    levels = np.float32([[a, b, c] for a in (-60, 0, 40) for b in (-60, 0, 40) for c in (-60, 0, 40)])
+    x = normal((27, 96), "f4", 1) + np.repeat(levels, 32, axis=1)
+    v = normal((96, 20), "f4", 2)
+    mask = np.where(normal(x.shape, "f4", 3) > 0.5, np.float32(-np.inf), np.float32(0))
+    for scale, masks in ((1.0, None), (1.0, mask), (-1.0, None)):
+        got = by_parts(x * np.float32(scale), v, [32, 64, 96], scale, masks)
+        np.testing.assert_allclose(got, wholly(x, v, 1.0, 0.0 if masks is None else masks), rtol=2e-5, atol=2e-5)
+
+
 def test_shares_do_not_overflow(tier: registry.Isa) -> None:
     """Means are no larger than the largest value, however many keys there are."""
     x, v = np.zeros((5, 4096), "f4"), np.full((4096, 16), 3e38, "f4")

@@ -119,8 +119,7 @@ cdef extern from *:
     /* Polynomials in pieces (segments.py): `rows` of coefficients, of which each lane's is picked by the low bits of n,
        which count widths. */
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512F__)
-    enum { PIECES = 32 };
-    typedef struct { vf32 low[6], high[6]; } segments_t;
+    typedef struct { vf32 low[6], high[6]; } segments_t;  /* of at most as many powers as registers hold */
     static inline segments_t segments_of(const float *rows, int count) {
         segments_t s = {0};
         for (int d = 0; d < count; d++) {
@@ -132,7 +131,6 @@ cdef extern from *:
     }
     static inline vf32 picked(const segments_t *s, int d, vf32 n) { return root_f32(n, s->low[d], s->high[d]); }
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
-    enum { PIECES = 8 };
     typedef struct { const float *rows; } segments_t;
     static inline segments_t segments_of(const float *rows, int count) { return (segments_t){rows}; }
     static inline vf32 picked(const segments_t *s, int d, vf32 n) {
@@ -148,13 +146,13 @@ cdef extern from *:
         return p;
     }
     static inline __attribute__((always_inline)) vf32 tail_in_segments(
-            vf32 x, const segments_t *s, int count, float width) {
-        const vf32 a = below_f32(magnitude_f32(x), (vf32){0} + (PIECES - 1) * width);
+            vf32 x, const segments_t *s, int count, int pieces, float width) {
+        const vf32 a = below_f32(magnitude_f32(x), (vf32){0} + (pieces - 1) * width);
         return above_f32(x, (vf32){0}) - a * in_segments(a, s, count, width);
     }
     static inline __attribute__((always_inline)) vf32 odd_in_segments(
-            vf32 x, const segments_t *s, int count, float width) {
-        const vf32 most = (vf32){0} + (PIECES - 0.75f) * width;
+            vf32 x, const segments_t *s, int count, int pieces, float width) {
+        const vf32 most = (vf32){0} + (pieces - 0.75f) * width;
         x = below_f32(above_f32(x, -most), most);
         return x * in_segments(magnitude_f32(x), s, count, width);
     }
@@ -219,8 +217,8 @@ cdef extern from *:
     ctypedef struct segments_t:
         pass
     segments_t segments_of(const float*, int count) nogil
-    vf32 tail_in_segments(vf32, const segments_t*, int count, float width) nogil
-    vf32 odd_in_segments(vf32, const segments_t*, int count, float width) nogil
+    vf32 tail_in_segments(vf32, const segments_t*, int count, int pieces, float width) nogil
+    vf32 odd_in_segments(vf32, const segments_t*, int count, int pieces, float width) nogil
     vf32 of_whole_f32(vf32) nogil
     vf32 by_table_f32(vf32, const int*, const int*) nogil
     vf64 by_table_f64(vf64, const int*, const int*) nogil
