@@ -442,6 +442,18 @@ def test_a_plan_that_something_else_slows_down_keeps_its_place():
     assert not verdict.confirmed
 
 
+def test_a_gain_of_pairs_that_the_medians_deny_is_none():
+    # The machine's pace changed in the middle: nearly every pair gains, and yet the record would show a loss.
+    baseline = [1.00] * 4 + [1.05] + [2.2] * 4
+    candidate = [0.95] * 4 + [1.10] + [2.0] * 4
+    verdict = compare.judge(Config(), candidate, baseline)
+    assert verdict.p < compare.P_VALUE
+    assert verdict.gain >= compare.GAIN
+    assert verdict.best_gain > 0
+    assert verdict.seconds > verdict.baseline_seconds
+    assert not verdict.confirmed
+
+
 def test_a_noisy_machine_is_told_from_a_quiet_one():
     assert not compare.judge(Config(), BASE, BASE).noisy
     loud = [1.0, 1.6, 0.8, 1.7, 0.9, 1.5, 1.1]

@@ -39,6 +39,7 @@ __all__ = [
     "DatabaseWarning",
     "FileReport",
     "bundled_path",
+    "files_of",
     "load",
     "merge",
     "read",
@@ -87,7 +88,8 @@ def load(*, kernels: str, cpu: str | None = None, isas: Collection[str] | None =
     key = _cpu.key() if cpu is None else cpu
     runnable = {tier.name for tier in _cpu.isas()} if isas is None else set(isas)
     found = Database()
-    for override, path in [(False, p) for p in _files(bundled_path())] + [(True, p) for p in _files(user_path())]:
+    shipped, users = files_of(bundled_path()), files_of(user_path())
+    for override, path in [(False, path) for path in shipped] + [(True, path) for path in users]:
         report = _add(found, path, key, kernels, runnable, override)
         if report is not None:
             found.files.append(report)
@@ -215,8 +217,16 @@ def _data_folder() -> str:
     return os.path.expanduser("~/.local/share")
 
 
-def _files(path: Path | None) -> list[Path]:
-    """Return the file, or the ``*.json`` of the folder in order of name."""
+def files_of(path: Path | None) -> list[Path]:
+    """Return the database files that a path means: the file, or every ``*.json`` of the folder, in order of name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fastgemm import database
+    >>> database.files_of(None), [path.name for path in database.files_of(Path("no-such-file.json"))]
+    ([], ['no-such-file.json'])
+    """
     if path is None or str(path) == os.devnull:  # FASTGEMM_DB=/dev/null: none, and no warning
         return []
     try:

@@ -7,14 +7,14 @@ import contextlib
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import activations, registry, untuned
+from .. import activations, database, registry, untuned
 from ..problem import LAYOUTS, MAX_THREADS, Problem
 from . import arguments as values
-from . import db, shapes, strategies
+from . import db, earlier, shapes, strategies
 from .measure import footprint
 from .shapes import ShapeError
 
@@ -57,6 +57,12 @@ examples:
 
   no time: the ten hottest shapes of that log in about a minute
     python -m fastgemm.tune --from-log untuned.jsonl --quick
+
+  after an upgrade: records are for the build that made them; measure anew what your file has of earlier ones
+    python -m fastgemm.tune --renew
+
+  on another CPU: search again for the shapes of a file's records
+    python -m fastgemm.tune --from-db old-machine.json
 
   two machines of one kind at the same shapes, one study, one database on a shared disk
     python -m fastgemm.tune --shapes-file shapes.csv --strategy tpe --storage /shared/study.log --db /shared/tuning.json
@@ -109,11 +115,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
         return 2
     options = parser.parse_args(arguments)
+    if options.specialize and options.renew:
+        parser.error("--specialize and --renew exclude each other")
     if options.specialize and (options.strategy or options.storage or options.trials or options.seconds):
         parser.error("--specialize does not search: it takes no --strategy, --trials, --seconds or --storage")
+    if options.renew and (options.strategy or options.storage or options.trials):
+        parser.error("--renew does not search: it takes no --strategy, --trials or --storage")
     options.strategy = options.strategy or ("tpe" if options.storage else "auto")
     if options.quick:
         _hurry(options)
+    if options.renew and not (options.shapes or options.shapes_file or options.graph or options.from_log):
+        options.from_db = options.from_db or options.db or database.user_path()
     try:
         problems, left_out = _problems(options)
     except ShapeError as error:
@@ -121,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if not problems:
-        none = "no shapes; give --shapes, --shapes-file, --graph or --from-log"
+        none = "no shapes; give --shapes, --shapes-file, --graph, --from-log or --from-db"
         parser.error("no shape is left to tune" if left_out else none)
     try:
         with _extras():
@@ -130,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.space == "nested":
                 if why := next(filter(None, map(nested_search.misfit, problems)), None):
                     parser.error(f"--space nested: {why}")
-                if options.specialize or options.storage or options.resume or options.report or options.dry_run:
+                others = (options.specialize, options.renew, options.storage, options.resume, options.report)
+                if any(others) or options.dry_run:
                     parser.error("--space nested makes no records and takes --strategy, --trials, --seconds and --seed")
                 if options.strategy == "tpe":
                     parser.error("--space nested: tpe is for the kernels' own space")
@@ -169,8 +182,8 @@ def _parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         epilog=EPILOG + _strategies(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --graph ONNX | --from-log FILE) [options]\n"
-        f"       {PROG} db --help",
+        usage=f"{PROG} (--shapes MxNxK ... | --shapes-file CSV | --graph ONNX | --from-log FILE | --from-db FILE) "
+        f"[options]\n       {PROG} --renew [options]\n       {PROG} db --help",
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what to tune")
@@ -181,6 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--batch", type=values.count, metavar="N", help="the first size of --graph's inputs without one")
     what.add_argument("--from-log", type=Path, metavar="FILE", help="shapes recorded by FASTGEMM_LOG_UNTUNED")
+    what.add_argument("--from-db", type=Path, metavar="FILE", help="the problems of a database, of any CPU and build")
     what.add_argument(
         "--dtype",
         nargs="+",
@@ -243,6 +257,12 @@ def _parser() -> argparse.ArgumentParser:
         help="instead of searching, compile a kernel for each of these small shapes (up to 48 in each dimension) with "
         "its sizes as constants, and record it where it is faster; takes a C compiler and Cython",
     )
+    how.add_argument(
+        "--renew",
+        action="store_true",
+        help="instead of searching, measure the configurations that earlier builds recorded on this CPU, and record "
+        "those that still gain: seconds a problem; without shapes, the problems of --db",
+    )
     how.add_argument("--seed", type=values.whole, metavar="N", default=0, help="of search and operands (default: 0)")
     where = parser.add_argument_group("results")
     where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
@@ -301,9 +321,11 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
         found, left_out = found + more, left_out + out
     if options.from_log:
         logged, out = shapes.from_log(options.from_log)
-        # A log says which dtypes and how many threads there were; the options only choose among them.
-        chosen = [p for p in logged if p.dtype in (options.dtype or [p.dtype])]
-        found += [p for p in chosen if p.threads in (options.threads or [p.threads])]
+        found += _chosen(logged, options)
+        left_out += out
+    if options.from_db:
+        recorded, out = earlier.problems(options.from_db)
+        found += _chosen(recorded, options)
         left_out += out
     fitting = []
     for problem in dict.fromkeys(found):
@@ -312,6 +334,12 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
         else:
             fitting.append(problem)
     return (fitting[:QUICK_SHAPES] if options.quick else fitting), left_out
+
+
+def _chosen(problems: Iterable[Problem], options: argparse.Namespace) -> list[Problem]:
+    # A log and a database say which dtypes and how many threads there were; the options only choose among them.
+    dtypes, threads = options.dtype, options.threads
+    return [p for p in problems if (not dtypes or p.dtype in dtypes) and (not threads or p.threads in threads)]
 
 
 @contextlib.contextmanager

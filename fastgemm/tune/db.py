@@ -274,7 +274,8 @@ def _here(key: str, kernel_set: str) -> str:
     """Why the records of a group are not used here; "" for those that are."""
     reasons = ["another CPU"] if key != cpu.key() else []
     reasons += ["another build"] if kernel_set != kernels.kernel_hash() else []
-    return f" ({', '.join(reasons)}: not used here)" if reasons else ""
+    remedy = "; tune --renew measures them anew" if reasons == ["another build"] else ""
+    return f" ({', '.join(reasons)}: not used here{remedy})" if reasons else ""
 
 
 def _count(groups: Groups) -> int:

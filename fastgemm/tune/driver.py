@@ -130,11 +130,12 @@ def tune(
     progress: Callable[[Measurement], None] = lambda measurement: None,
     known: Record | None = None,
     say: Callable[[str], None] = lambda text: None,
+    earlier: Sequence[Config] = (),
 ) -> Entry:
     """Search a problem's space and judge the best that was found against the heuristic's, the space's start.
 
     The configuration of a `known` record is measured with the others and comes into the final, so that the result
-    may replace the record.
+    may replace the record.  Those that `earlier` builds recorded are measured before the search begins.
 
     Returns
     -------
@@ -149,11 +150,10 @@ def tune(
         detail = f"the heuristic's configuration: {first.outcome}, {first.detail}"
         return dataclasses.replace(about, trials=1, failures=1, detail=detail)
     trials.pace = Pace(runner, space.start, first.seconds, say)
-    if known is not None:
-        trials.costs([known.config])
+    remembered = [*([known.config] if known else []), *earlier]
+    trials.costs(remembered)
     search(space, strategy, trials, budget, random.Random(seed))
-    if known is not None:
-        trials.costs([known.config])  # again where a change of the machine's pace made the first time worthless
+    trials.costs(remembered)  # again where a change of the machine's pace made the first times worthless
     failures = [m for m in trials.results.values() if m.outcome != "ok"]
     verdict = final(runner, _finalists(trials.ranking(), space.start, known), space.start)
     about = dataclasses.replace(

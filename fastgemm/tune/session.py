@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from .. import cpu, database, dispatch, kernels, special
 from ..database.writing import DEFAULT_NAME
-from ..problem import Problem, Record
+from ..problem import Config, Problem, Record
 from . import compile as building
-from . import driver, history, journal, report, specialise, strategies, words
+from . import driver, earlier, history, journal, report, specialise, strategies, words
 from .chronicle import Chronicle
 from .journal import Entry
 from .live import LiveRunner
@@ -27,6 +27,9 @@ from .space import Space
 # Programs that were running in the last minute, on average.
 BUSY = 0.7
 
+# What these options leave in the journal, in place of a strategy's name: no search.
+SEARCHLESS = ("specialize", "renew")
+
 
 class Refused(Exception):
     """The run cannot start; the message says why."""
@@ -35,19 +38,26 @@ class Refused(Exception):
 def preview(problems: list[Problem], options: Namespace) -> int:
     """Print what would be tuned; return the exit status."""
     path, done = _earlier(options)
-    default = strategies.load(options.strategy).trials
     waiting = [problem for problem in problems if problem not in done]
     if options.specialize:
         for problem in waiting:
             print(f"{words.name(problem)}: " + (specialise.misfit(problem) or "a kernel of its own would be compiled"))
         print(f"modules go to {special.folder()}; nothing was compiled, measured or written")
         return 0
+    remembered = _remembered(options)
+    waiting = [problem for problem in waiting if problem in remembered or not options.renew]
+    strategy = _strategy(options)
     for problem in waiting:
         space = Space(problem, dispatch.by_rules(problem))
-        trials = min(options.trials or default or len(space), len(space))
-        print(f"{words.name(problem)}: {len(space)} configurations, at most {trials} trials")
+        before = remembered.get(problem, [])
+        trials = _trials(options, strategy, space)
+        also = f", after {len(before)} of earlier builds" if before else ""
+        print(f"{words.name(problem)}: {len(space)} configurations, at most {trials} trials{also}")
         print(f"    heuristic: {words.describe(space.start)}")
-    print(f"{len(waiting)} problems to tune, {len(problems) - len(waiting)} tuned before; database {path}")
+    told = [f"{len(waiting)} problems to tune", f"{sum(p in done for p in problems)} tuned before"]
+    if new := _unknown(problems, done, waiting):
+        told.append(new)
+    print(f"{', '.join(told)}; database {path}")
     print("nothing was measured or written")
     return 0
 
@@ -62,7 +72,8 @@ def run(problems: list[Problem], options: Namespace) -> int:
     if options.report:
         check_folder(options.report)
     entries = [done[problem] for problem in problems if problem in done]
-    waiting = [problem for problem in problems if problem not in done]
+    remembered = _remembered(options)
+    waiting = [p for p in problems if p not in done and (p in remembered or not options.renew)]
     deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
     status = 0
 
@@ -75,9 +86,10 @@ def run(problems: list[Problem], options: Namespace) -> int:
                 return
             space = Space(problem, dispatch.by_rules(problem))
             known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
-            budget = driver.Budget(options.trials or strategy.trials)
-            budget.deadline = time.monotonic() + left / (len(waiting) - index)
-            watch.begin(problem, min(budget.trials or len(space), len(space) - 1) + 1)
+            before = remembered.get(problem, [])
+            trials = _trials(options, strategy, space)
+            budget = driver.Budget(trials, time.monotonic() + left / (len(waiting) - index))
+            watch.begin(problem, 1 + len(before) + trials)
             informed = strategy.informed(log.experiences(problem, space.start.isa)) if strategy.learns else strategy
 
             def trial(measurement: Measurement, problem: Problem = problem) -> None:
@@ -85,13 +97,16 @@ def run(problems: list[Problem], options: Namespace) -> int:
                 log.add(problem, measurement, strategy.name)
 
             with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
-                yield driver.tune(space, runner, informed, budget, options.seed, trial, known, watch.say), known
+                entry = driver.tune(space, runner, informed, budget, options.seed, trial, known, watch.say, before)
+            yield entry, known
 
     told = Chronicle()
     with report.Watch(len(waiting), options.quiet, deadline, told) as watch:
         log = history.Log(path, cpu.key(), kernels.kernel_hash(), watch.say)
         if entries:
             watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
+        if new := _unknown(problems, done, waiting):
+            watch.say(new)
         if waiting and (busy := _load()) > BUSY:
             watch.say(f"the machine is busy (load {busy:.1f}): times will be unsteady and small gains will not be seen")
         try:
@@ -127,7 +142,26 @@ def run(problems: list[Problem], options: Namespace) -> int:
     return status or int(any(entry.status == "failed" for entry in entries))
 
 
+def _remembered(options: Namespace) -> dict[Problem, list[Config]]:
+    """What earlier builds found: in the shipped files, where records go, and in the database that was named."""
+    named = (database.bundled_path(), options.db or database.user_path(), options.from_db)
+    return earlier.configurations(file for path in named for file in database.files_of(path))
+
+
+def _unknown(problems: Sequence[Problem], done: Collection[Problem], waiting: Collection[Problem]) -> str:
+    number = sum(problem not in done for problem in problems) - len(waiting)
+    return f"{number} without a record of an earlier build on this CPU" if number else ""
+
+
+def _trials(options: Namespace, strategy: strategies.Strategy, space: Space) -> int:
+    """How many configurations of a space are measured at most, besides the heuristic's and remembered ones."""
+    wanted = options.trials or strategy.trials
+    return len(space) - 1 if wanted is None else min(wanted, len(space) - 1)
+
+
 def _strategy(options: Namespace) -> strategies.Strategy:
+    if options.renew:
+        return strategies.none("renew")
     if not options.storage:
         return strategies.load(options.strategy)
     from . import storage  # Optuna takes half a second
@@ -174,8 +208,11 @@ def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
     done, left_out = driver.finished(path, cpu.key(), kernels.kernel_hash())
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    # A search says nothing about a kernel of the shape's own, nor the other way round.
-    return path, {p: entry for p, entry in done.items() if (entry.strategy == "specialize") == options.specialize}
+    # A search says nothing about a kernel of the shape's own, nor the other way round; what no earlier build had found
+    # a search still may.
+    now = "specialize" if options.specialize else "renew" if options.renew else ""
+    mode = {name: name for name in SEARCHLESS}
+    return path, {p: entry for p, entry in done.items() if mode.get(entry.strategy, "") == now}
 
 
 def check_writable(path: Path) -> None:

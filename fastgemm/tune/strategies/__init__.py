@@ -57,6 +57,21 @@ class Strategy(NamedTuple):
         return self._replace(search=functools.partial(search, history=history)) if self.learns else self
 
 
+def none(name: str) -> Strategy:
+    """Return a strategy of some name that proposes nothing: what is known already is measured, and that is all.
+
+    Examples
+    --------
+    >>> none("renew").trials
+    0
+    """
+    return Strategy(name, lambda space, rng: _nothing(), 0)
+
+
+def _nothing() -> Search:
+    yield from ()
+
+
 def names() -> tuple[str, ...]:
     """Names of the strategies in this folder.
 
