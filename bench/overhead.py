@@ -4,6 +4,7 @@
     python bench/overhead.py --sizes 4 8 16 --rounds 20 --require 150
     python bench/overhead.py --graph
     python bench/overhead.py --first
+    python bench/overhead.py --import
 
 Float32 products of 4 to 64 through fastgemm.matmul and np.matmul, with a fresh output and with
 out=; with an operand of fastgemm.pack, and with a bias through fastgemm.linear, of both kinds of
@@ -12,6 +13,7 @@ arguments: nobody can be faster.  Both libraries run in this one process (with o
 fight) and take turns; the best of all rounds counts, the loop itself subtracted.
 --graph times a compiled graph instead, three layers of 8 features and two rows: what its calls cost.
 --first: what the first call of a shape costs over the second one, its plan (median of the shapes, drawn at random).
+--import: milliseconds of `import numpy`, then `import fastgemm`, then the first product, in new processes (medians).
 --require says how many nanoseconds an 8 x 8 product of fastgemm may take.
 """
 
@@ -20,8 +22,11 @@ from __future__ import annotations
 import argparse
 import json
 import operator
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     instead = made.add_mutually_exclusive_group()
     instead.add_argument("--graph", action="store_true", help="a compiled graph of three tiny layers instead")
     instead.add_argument("--first", action="store_true", help="the first call of a shape instead")
+    instead.add_argument("--import", action="store_true", dest="importing", help="what importing takes instead")
     made.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
     made.add_argument("--require", type=float, metavar="NS", help="exit 1 when an 8x8 product of fastgemm takes longer")
     return made
@@ -133,6 +139,35 @@ def of_first(count: int) -> dict[str, float]:
     return found
 
 
+IMPORTS = """
+import time
+marks = [time.perf_counter()]
+import numpy
+marks.append(time.perf_counter())
+import fastgemm
+marks.append(time.perf_counter())
+x = numpy.ones((100, 100), "f4")
+fastgemm.matmul(x, x)
+marks.append(time.perf_counter())
+print(*(1e3 * (after - before) for before, after in zip(marks, marks[1:])))
+"""
+
+
+def of_import(rounds: int) -> dict[str, float]:
+    """Return the milliseconds of a program's first steps, each in as many new processes; medians."""
+    steps: list[list[float]] = []
+    with tempfile.TemporaryDirectory() as folder:  # modules are compiled once, whatever the environment says of that
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        for _ in range(rounds + 1):
+            made = subprocess.run(
+                [sys.executable, "-X", f"pycache_prefix={folder}", "-c", IMPORTS],
+                env=kept, check=True, stdout=subprocess.PIPE, text=True, timeout=120,
+            )  # fmt: skip
+            steps.append([float(word) for word in made.stdout.split()])
+    medians = [statistics.median(column) for column in zip(*steps[1:], strict=True)]
+    return dict(zip(("import numpy", "import fastgemm", "the first product"), medians, strict=True))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print nanoseconds by size; 1 when --require is missed."""
     options = parser().parse_args(arguments)
@@ -141,6 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.graph:
         print(f"{workers.machine()['cpu']}; three layers of 8 features, 2 rows, microseconds a call:")
         print("  ".join(f"{name} {cost:.1f}" for name, cost in of_graph(options.rounds).items()))
+        return 0
+    if options.importing:
+        print(f"{workers.machine()['cpu']}; one after the other in new processes, milliseconds:")
+        print("  ".join(f"{name} {cost:.1f}" for name, cost in of_import(options.rounds).items()))
         return 0
     if options.first:
         print(f"{workers.machine()['cpu']}; the first call of a shape over the second, by its sizes, microseconds:")

@@ -365,6 +365,11 @@ class TestLibraries:
         assert len(called) == 12
         assert called[::2] == called[1::2]
 
+    def test_what_a_program_waits_for_before_its_first_product(self) -> None:
+        steps = overhead.of_import(1)
+        assert list(steps) == ["import numpy", "import fastgemm", "the first product"]
+        assert min(steps.values()) > 0
+
     @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes stay where the system puts them")
     @pytest.mark.parametrize("threads", [1, 2])
     def test_a_process_of_one_thread_moves_every_turn(self, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,17 @@ def test_import_needs_numpy_alone(child: Child) -> None:
     assert child(code).stdout.strip() == "[] False"
 
 
+def test_a_first_product_waits_for_no_module_that_it_does_not_need(child: Child) -> None:
+    """Milliseconds each, of the 30 that the import takes; NumPy may have loaded some of them by itself."""
+    code = (
+        "import sys, numpy as np; before = set(sys.modules); import fastgemm\n"
+        "fastgemm.matmul(np.ones((9, 9)), np.ones((9, 9)))\n"
+        "needless = {'hashlib', 'shutil', 'tempfile', 'subprocess', 'importlib.resources', 'asyncio'}\n"
+        "print(sorted((set(sys.modules) - before) & needless))"
+    )
+    assert child(code).stdout.strip() == "[]"
+
+
 def test_import_loads_no_kernels(child: Child) -> None:
     """A kernel module may hold instructions that the CPU lacks: none is loaded before a product asks for it."""
     code = "import sys, fastgemm; print([m for m in sys.modules if m.startswith('fastgemm.kernels._')])"

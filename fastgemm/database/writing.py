@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -208,6 +207,8 @@ def _apply(target: Path, changes: Sequence[_Change]) -> int:
             if old is not None and old.newer:
                 raise ValueError(f"{target}: {old.problems[0]}")
             if old is not None and old.problems and text is None:  # this raises where there is no permission to read
+                import shutil  # 2 ms, and readers need none of it
+
                 shutil.copyfile(target, target.with_name(target.name + ".damaged"))
             changed, after = _changed(old or Contents(), change)
             if changed or old is None or old.problems:
