@@ -1,0 +1,50 @@
+"""Lower halves of vectors of 64 bytes, for a last vector that has no more numbers than that.
+
+A CPU that computes such vectors in two halves (Zen 4) does the lower one alone in half the time; others take as long as
+for a whole one.
+"""
+
+from fastgemm.kernels.simd cimport vf32, vf64
+
+cdef extern from *:
+    """
+    #ifndef FASTGEMM_LOWER
+    #define FASTGEMM_LOWER
+    #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512VL__)
+    typedef float lower_f32 __attribute__((vector_size(32)));
+    typedef double lower_f64 __attribute__((vector_size(32)));
+    static inline lower_f32 lower_of_f32(vf32 v) { return (lower_f32)_mm512_castps512_ps256((__m512)v); }
+    static inline lower_f64 lower_of_f64(vf64 v) { return (lower_f64)_mm512_castpd512_pd256((__m512d)v); }
+    static inline vf32 above_lower_f32(lower_f32 v) { return (vf32)_mm512_castps256_ps512((__m256)v); }
+    static inline vf64 above_lower_f64(lower_f64 v) { return (vf64)_mm512_castpd256_pd512((__m256d)v); }
+    static inline vf32 every_f32(const float *p) { return (vf32)_mm512_set1_ps(*p); }
+    static inline vf64 every_f64(const double *p) { return (vf64)_mm512_set1_pd(*p); }
+    static inline lower_f32 lower_tail_f32_1(const float *p, int n) {
+        return (lower_f32)_mm256_mask_loadu_ps(_mm256_set1_ps(p[n - 1]), LIVE_f32(n), p);
+    }
+    static inline lower_f64 lower_tail_f64_1(const double *p, int n) {
+        return (lower_f64)_mm256_mask_loadu_pd(_mm256_set1_pd(p[n - 1]), LIVE_f64(n), p);
+    }
+    static inline lower_f32 lower_tail_f32_2(const float *p, int n) {
+        double pair;
+        memcpy(&pair, p + n - 2, 8);
+        return (lower_f32)_mm256_mask_loadu_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)), LIVE_f32(n), p);
+    }
+    static inline lower_f64 lower_tail_f64_2(const double *p, int n) {
+        return (lower_f64)_mm256_mask_loadu_pd(_mm256_broadcast_f64x2(_mm_loadu_pd(p + n - 2)), LIVE_f64(n), p);
+    }
+    #endif
+    #endif
+    """
+    ctypedef float lower_f32
+    ctypedef double lower_f64
+    lower_f32 lower_of_f32(vf32) nogil
+    lower_f64 lower_of_f64(vf64) nogil
+    vf32 above_lower_f32(lower_f32) nogil
+    vf64 above_lower_f64(lower_f64) nogil
+    vf32 every_f32(const float*) nogil                      # a number in every lane
+    vf64 every_f64(const double*) nogil
+    lower_f32 lower_tail_f32_1(const float*, int n) nogil   # as `tail_f32_1`, n being at most half a vector
+    lower_f32 lower_tail_f32_2(const float*, int n) nogil
+    lower_f64 lower_tail_f64_1(const double*, int n) nogil
+    lower_f64 lower_tail_f64_2(const double*, int n) nogil
