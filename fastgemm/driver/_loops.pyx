@@ -173,7 +173,7 @@ cdef void macrokernel(
         if b_packed:
             b_panel = b + (v * b_steps + nv * b_first) * L * size_b
             rs_b = nv * L
-            b_tail = <int>L
+            b_tail = c_tail if plan.lower and 2 * c_tail <= L else <int>L
         else:
             b_panel = b + col * size
             rs_b = call.rs_b

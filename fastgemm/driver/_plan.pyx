@@ -330,6 +330,9 @@ cdef class Plan:
         # Never a part of a larger product: its bits would depend on how that is cut.
         plan.deep = (plan.family == FAMILY_GEMM and vectors == 1 and plan.m <= min(plan.mr, MAX_DEEP) and not ready
                      and plan.split != SPLIT_M and plan.k >= registry.DEEP_STEPS and t.deep[plan.m] != NULL)
+        # (Zen 4, one thread, `bench/builds.py` over whole vectors, B copied, f32 3000 x 40 x 300 1.14, 60 x 40 x 300 nt
+        # 1.13, 2000 x 56 x 64 nt 1.12, 256 x 72 x 3000 1.05, 400 x 200 x 400 nt 1.04; f64 3000 x 20 x 500 1.15.)
+        plan.lower = cpu.halves(tier) and problem.row.lane[0] == "f" and problem.row.group == 1 and not plan.deep
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         # Whole sums and whole rows: the bits stay those of other ways.
         plan.apart = (few_left(problem, tier) and plan.kc == steps and not plan.past_caches and not ready

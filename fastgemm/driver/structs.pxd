@@ -94,6 +94,7 @@ cdef struct plan_t:
     bint far_c                  # C comes from memory
     bint still_c                # C is not fetched: its stores wait for its lines by themselves
     bint by_rows                # gemm: tiles that are only written finish row by row, where kernels can
+    bint lower                  # gemm: half of a copied B's last vector is multiplied, where no more of it is live
     bint soon_c                 # small: tiles fetch C of the next panel of rows
     bint items_ahead            # small: items of a stack fetch those that come some way behind them
     bint brief                  # small: so few steps that rows of C are written whole, if enough begin alike in lines

@@ -59,15 +59,20 @@ ITEM_SIDE, ITEM_STEPS, ITEM_MULTIPLE = 64, 32, 512
 # Short rows of A from L3 or memory by one long vector of B (f64 784 x 8 x 72 (32) 3.7, 20000 x 5 x 100 2.5, f32 9800 x
 # 16 x 144 (32) 1.2 to 1.35, 60000 x 16 x 100 1.2; items within L1, 64 x 16 x 64 (1000) 0.7, f64 64 x 8 x 64 (500) 0.6).
 THIN_ROW = 2048
-# One or three short vectors, all full (n = 8, 24: 232 x 8 x 232 1.27, 64 x 24 x 64 1.55, float16 232 x 8 x 232 1.6, f64
-# 1000 x 12 x 64 1.4, 64 x 4 x 64 1.3).  Beside a neighbour 0.96 to 1.2; what gains less alone loses there (7, 20, 40,
-# 100 columns alone 1.18 1.2 1.2 1.05, beside one 0.84 0.93 0.78 0.78; f64 300 x 300 x 4 1.3 and 0.83), so no others.
-# A by columns has kernels of its own for narrow outputs (64 x 5 x 64 tn 0.53, 20000 x 5 x 100 tn 0.13; 8 x 8 x 8 (1000)
-# 1.8); 4 columns of doubles for few steps; sums over very many steps are not (f64 10 x 10 x 1000000 tn 0.76).
-# Small items of a stack gain by partly filled ones too, beside a neighbour as well (20 x 20 x 20 (500) nt 1.34, 5 x 5 x
-# 5 (1000) nt 1.37, f64 9 x 9 x 9 (10000) 1.36; but 6 x 6 x 6 (5000) nn 0.8).
+# One or three short vectors, all full, over long ones of which the last is computed by its lower half (n = 8, 24: 232 x
+# 8 x 232 1.25, 1000 x 8 x 300 1.29, 64 x 24 x 64 1.14, 1000 x 24 x 300 1.13, f64 1000 x 12 x 64 1.16).  Beside a
+# neighbour 0.96 to 1.2; what gains less alone loses there (7, 20, 40, 100 columns alone 1.18 1.2 1.2 1.05, beside one
+# 0.84 0.93 0.78 0.78; f64 300 x 300 x 4 1.3 and 0.83), so no others. A by columns has kernels of its own for narrow
+# outputs (64 x 5 x 64 tn 0.53, 20000 x 5 x 100 tn 0.13; 8 x 8 x 8 (1000) 1.8); 4 columns of doubles for few steps; sums
+# over very many steps are not (f64 10 x 10 x 1000000 tn 0.76). Small items of a stack gain by partly filled ones too,
+# beside a neighbour as well (20 x 20 x 20 (500) nt 1.34, 5 x 5 x 5 (1000) nt 1.37, f64 9 x 9 x 9 (10000) 1.36; but 6 x
+# 6 x 6 (5000) nn 0.8).
 FULL, ITEM_ROWS = 3, 32
 SHORT_ROWS, SHORT_STEPS, DEEP = 16, 200, 8192
+# Four columns of doubles are not for many rows and steps (64 x 4 x 64 1.08, 64 x 4 x 200 1.07, 128 x 4 x 100 1.04, 1000
+# x 4 x 16 1.28, x 48 1.25, 20000 x 4 x 16 1.38; 1000 x 4 x 64 0.92, x 200 0.86, 200 x 4 x 64 0.92, 5000 x 4 x 100
+# 0.86).
+QUAD_ROWS, QUAD_STEPS = 128, 64
 # Numbers that are multiplied as 16 bits, by up to 16 columns, one short vector (int16 by 16 columns 64 x 64 1.45, 1000
 # x 100 1.6, 5000 x 10 1.4, 8 x 1000 1.5, by 8 columns 232 x 232 1.57, 20000 x 50 1.5, by 4 1000 x 64 2.7, int8 1.2 to
 # 1.5, every layout; partly filled by few rows or for few steps 0.8: 64 x 8 x 64, 16 x 8 x 1000, 200 x 10 x 20; 300 x 3
@@ -207,4 +212,5 @@ def _partial(problem: Problem, half: registry.Isa) -> bool:
     if problem.layout[0] == "t":
         return m <= SHORT_ROWS if n == lanes else k <= SHORT_STEPS or size > 4
     far = problem.batch == 1 and m * k * size > 4 * cpu.caches().l2
-    return n > 4 or (k <= SHORT_STEPS and not far)
+    few = problem.row.parts > 1 or m <= QUAD_ROWS or k < QUAD_STEPS
+    return n > 4 or (k <= SHORT_STEPS and few and not far)
