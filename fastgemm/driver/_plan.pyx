@@ -431,6 +431,11 @@ cdef class Plan:
         return bool(self.plan.ready_next)
 
     @property
+    def lower(self):
+        """Whether of a copied B's last vector the lower half is multiplied alone, where no more of it is live."""
+        return bool(self.plan.lower)
+
+    @property
     def still_c(self):
         """Whether tiles leave the lines of C to its stores."""
         return bool(self.plan.still_c)
