@@ -337,9 +337,10 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     # MB, 0.79, 100 of 12 x 300 x 100 0.86 to 1.05; 20 of 12 x 200 x 80 1.09).
     row_b, caches = problem.n * problem.row.itemsize, cpu.caches()
     bytes_b = problem.k * row_b
-    # (Where the CPU's own prefetch keeps up with items, a stack may be half as large again: Zen 4, 10 to 12 MB, nn and
-    # tn, times gemm's, f32 0.97 to 1.04, in the mean 1.01, AVX2 0.96 to 1.13, 1.04, f64 1.00 to 1.07, 1.04.)
-    near_stack = caches.l3 * 3 // 8 if cpu.narrow_units() else caches.l3 // 4
+    # (Where the CPU's own prefetch keeps up with items, a stack may be a third as large again: Zen 4, 8 to 10.4 MB,
+    # times gemm's, f32 0.97 to 1.1, f64 0.96 to 1.1; 11.2 to 12 MB f32 100^3 0.99, 128 x 128 x 100 0.89, 48 x 100 x 100
+    # 0.88, 200 x 100 x 50 0.97, f64 0.96 to 1.0.)
+    near_stack = caches.l3 // 3 if cpu.narrow_units() else caches.l3 // 4
     near = problem.streamed <= (near_stack if problem.batch > 1 else caches.l3 // 2)
     if written_past(problem, tier):
         return True

@@ -1,10 +1,10 @@
 """Which tier's kernels a problem gets, on a CPU that computes the vectors of its highest tier in two halves.
 
 A Zen 4 has AVX-512 and units of 256 bits (`kernels.half_isa`): a vector of 64 bytes takes two turns, so long ones
-multiply no faster, and what a last one leaves empty costs twice as much.  They save instructions and loads, have 32
-registers, and are better for most problems (squares of 200 to 1000 1.0 to 1.2, 5 to 8 rows by a B in L2 1.2 to 1.6).
-Kernels of short ones fetch ahead what comes from L3 or memory, which Zen 5, where those of long vectors were made, does
-by itself.
+multiply no faster, and what a last one leaves empty costs as much (but for an upper half that is all empty, which
+kernels/lower.pxd leaves alone). They save instructions and loads, have 32 registers, and are better for most problems
+(squares of 200 to 1000 1.0 to 1.2, 5 to 8 rows by a B in L2 1.2 to 1.6). Kernels of short ones fetch ahead what comes
+from L3 or memory, which Zen 5, where those of long vectors were made, does by itself.
 
 The rules are of `bench/builds.py` of a build that runs AVX2 alone, and of the build before them: one thread, f32 unless
 said, time of long vectors over that of short ones.  Twice as many instructions suffer from a neighbour on the core's
