@@ -44,6 +44,9 @@ SYMBOLS = [] if _DEBUG else ["-g0"]
 OPTIMISE = [
     "-O3",
     "-ffp-contract=fast",
+    # Else gcc 13 and newer, tuned for no CPU in particular, multiply and add one after the other where sums wait for
+    # one another, in some loops and not in others: bits then depend on where an operand begins in a line.
+    "--param=avoid-fma-max-bits=0",
     "-fno-math-errno",
     "-fno-version-loops-for-strides",  # it copies every k-loop for a stride of one, which is no faster
     "-fvisibility=hidden",
