@@ -76,12 +76,13 @@ def test_of_several_builds_the_greatest_gain_comes_first(path: Path) -> None:
 def test_what_earlier_builds_found_is_measured_without_a_search(seconds: float, status: str) -> None:
     problem = record().problem
     start, before = rules.config(problem), other(problem)
-    runner = ReplayRunner({start: 2e-5, before: seconds})  # any other configuration would be a KeyError
+    runner = ReplayRunner({start: 2e-5, before: seconds})
     renewal = strategies.none("renew")
     space = Space(problem, start)
     entry = driver.tune(space, runner, renewal, Budget(renewal.trials), earlier=[before])
     assert (entry.status, entry.trials, entry.strategy) == (status, 2, "renew")
     assert entry.config == before
+    assert set(runner.measured) == {start, before}
 
 
 def test_a_search_starts_with_what_earlier_builds_found() -> None:
@@ -122,6 +123,23 @@ def test_what_was_renewed_in_vain_may_still_be_searched(
     said = capsys.readouterr().out
     assert ("40x48x36" in said) == (not then)
     assert ("0 problems to tune, 1 tuned before" if then else "3 problems to tune, 0 tuned before") in said
+
+
+def test_a_search_is_not_forgotten_for_a_renewal_that_followed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for strategy in ("auto", "renew"):
+        rejected = journal.Entry(record(40).problem, "rejected", record(40).config, strategy=strategy)
+        driver.store(rejected, path, cpu.key(), kernels.kernel_hash())
+    assert command("--from-db", path, "--db", path, "--resume", "--dry-run") == 0
+    assert "2 problems to tune, 1 tuned before" in capsys.readouterr().out
+
+
+def test_quick_means_the_database_that_was_named(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTGEMM_LOG_UNTUNED", str(path.with_name("no such log.jsonl")))
+    for named in (["--from-db", str(path)], ["--renew", "--db", str(path)]):
+        assert command(*named, "--quick", "--dry-run") == 0
+        assert "40x48x36" in capsys.readouterr().out
 
 
 def test_dtype_and_threads_choose_among_the_problems(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

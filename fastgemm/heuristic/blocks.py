@@ -15,7 +15,7 @@ SEVERAL = 8              # of B's narrow panels, copied at a time for so few row
 BYTES_STRIP = 1024       # columns of a strip of bytes, packed for few rows
 TURNED_STEPS, THIN_STEPS, THIN_BYTES = 96, 64, 256  # of A by columns, with few registers; for so short rows of both
 MOST_OF_PAGE = range(1800, 4096)
-MAX_TILE_STEPS = 4096    # of a C of one tile (longer sums in one go would lose digits)
+IN_PLACE_STEPS = 4096    # of a block of a B in place with short rows
 DEEPEST = 4096           # steps of k of their columns where those lie along k
 
 
@@ -73,12 +73,12 @@ def blocks(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str) ->
         # But tiles want 512 steps to pay for their stores, also where B takes all of L2 (101 x 512 x 512, KC 128 / 512
         # 221 / 205 us; f64 35 x 256 x 512 86 / 77, 16 x 350 x 700 76 / 71).
         least = 512 if problem.layout[0] == "n" else 128
-        kc = max(least, min(4096, (l2 >> 2) // (row_b + beside)))
+        kc = max(least, min(IN_PLACE_STEPS, (l2 >> 2) // (row_b + beside)))
         if problem.m <= mr and problem.n <= nr and problem.batch == 1 and problem.layout[0] == "n":
             # Of one tile nothing is read twice (Zen 4, one thread, over two to four blocks, f32 1 x 64 x 1216 1.05, 4 x
             # 64 x 2000 1.03, 6 x 64 x 4000 1.02, 8 x 48 x 2500 1.01; f64 1.04, 6 x 32 x 4000 1.02; of several tiles 6 x
             # 100 x 3000 0.99, 0.97, 12 x 100 x 2500 1.0).
-            kc = MAX_TILE_STEPS
+            kc = IN_PLACE_STEPS
         if problem.layout[0] == "t" and tier.registers == 16 and problem.n > nr:
             # As much of both as is read again, by several panels, from L1 (AVX2 on Zen 4, one thread, times KC 256 to
             # 2045: f32 100 x 100 x 100000 1.13, 32 x 100 x 215512 1.14, 128 x 64 x 50000 1.17, 100 x 32 x 100000

@@ -1,7 +1,7 @@
 """Lower halves of vectors of 64 bytes, for a last vector that has no more numbers than that.
 
-A CPU that computes such vectors in two halves (Zen 4) does the lower one alone in half the time; others take as long as
-for a whole one.
+A CPU that computes such vectors in two halves (Zen 4) does the lower one alone in half the time.  (Others should take
+as long as for a whole one; that was not measured.)
 """
 
 from fastgemm.kernels.simd cimport vf32, vf64
@@ -19,20 +19,7 @@ cdef extern from *:
     static inline vf64 extended_f64(lower_f64 v) { return (vf64)_mm512_zextpd256_pd512((__m256d)v); }
     static inline vf32 every_f32(const float *p) { return (vf32)_mm512_set1_ps(*p); }
     static inline vf64 every_f64(const double *p) { return (vf64)_mm512_set1_pd(*p); }
-    static inline lower_f32 lower_tail_f32_1(const float *p, int n) {
-        return (lower_f32)_mm256_mask_loadu_ps(_mm256_set1_ps(p[n - 1]), LIVE_f32(n), p);
-    }
-    static inline lower_f64 lower_tail_f64_1(const double *p, int n) {
-        return (lower_f64)_mm256_mask_loadu_pd(_mm256_set1_pd(p[n - 1]), LIVE_f64(n), p);
-    }
-    static inline lower_f32 lower_tail_f32_2(const float *p, int n) {
-        double pair;
-        memcpy(&pair, p + n - 2, 8);
-        return (lower_f32)_mm256_mask_loadu_ps(_mm256_castpd_ps(_mm256_set1_pd(pair)), LIVE_f32(n), p);
-    }
-    static inline lower_f64 lower_tail_f64_2(const double *p, int n) {
-        return (lower_f64)_mm256_mask_loadu_pd(_mm256_broadcast_f64x2(_mm_loadu_pd(p + n - 2)), LIVE_f64(n), p);
-    }
+    FASTGEMM_TAILS(lower_tail, 256, lower_f32, lower_f64)
     #endif
     #endif
     """
@@ -40,7 +27,7 @@ cdef extern from *:
     ctypedef double lower_f64
     lower_f32 lower_of_f32(vf32) nogil
     lower_f64 lower_of_f64(vf64) nogil
-    vf32 extended_f32(lower_f32) nogil                   # zeros behind it
+    vf32 extended_f32(lower_f32) nogil                      # zeros behind it
     vf64 extended_f64(lower_f64) nogil
     vf32 every_f32(const float*) nogil                      # a number in every lane
     vf64 every_f64(const double*) nogil

@@ -155,20 +155,22 @@ cdef extern from *:
     static inline vf64 part_f64(const double *p, int n) { return (vf64)_mm512_maskz_loadu_pd(LIVE_f64(n), p); }
     static inline void store_part_f32(float *p, vf32 v, int n) { _mm512_mask_storeu_ps(p, LIVE_f32(n), (__m512)v); }
     static inline void store_part_f64(double *p, vf64 v, int n) { _mm512_mask_storeu_pd(p, LIVE_f64(n), (__m512d)v); }
-    static inline vf32 tail_f32_1(const float *p, int n) {
-        return (vf32)_mm512_mask_loadu_ps(_mm512_set1_ps(p[n - 1]), LIVE_f32(n), p);
+    #define FASTGEMM_TAILS(NAME, BITS, V32, V64) \\
+    static inline V32 NAME##_f32_1(const float *p, int n) { \\
+        return (V32)_mm##BITS##_mask_loadu_ps(_mm##BITS##_set1_ps(p[n - 1]), LIVE_f32(n), p); \\
+    } \\
+    static inline V64 NAME##_f64_1(const double *p, int n) { \\
+        return (V64)_mm##BITS##_mask_loadu_pd(_mm##BITS##_set1_pd(p[n - 1]), LIVE_f64(n), p); \\
+    } \\
+    static inline V32 NAME##_f32_2(const float *p, int n) { \\
+        double pair; \\
+        memcpy(&pair, p + n - 2, 8); \\
+        return (V32)_mm##BITS##_mask_loadu_ps(_mm##BITS##_castpd_ps(_mm##BITS##_set1_pd(pair)), LIVE_f32(n), p); \\
+    } \\
+    static inline V64 NAME##_f64_2(const double *p, int n) { \\
+        return (V64)_mm##BITS##_mask_loadu_pd(_mm##BITS##_broadcast_f64x2(_mm_loadu_pd(p + n - 2)), LIVE_f64(n), p); \\
     }
-    static inline vf64 tail_f64_1(const double *p, int n) {
-        return (vf64)_mm512_mask_loadu_pd(_mm512_set1_pd(p[n - 1]), LIVE_f64(n), p);
-    }
-    static inline vf32 tail_f32_2(const float *p, int n) {
-        double pair;
-        memcpy(&pair, p + n - 2, 8);
-        return (vf32)_mm512_mask_loadu_ps(_mm512_castpd_ps(_mm512_set1_pd(pair)), LIVE_f32(n), p);
-    }
-    static inline vf64 tail_f64_2(const double *p, int n) {
-        return (vf64)_mm512_mask_loadu_pd(_mm512_broadcast_f64x2(_mm_loadu_pd(p + n - 2)), LIVE_f64(n), p);
-    }
+    FASTGEMM_TAILS(tail, 512, vf32, vf64)
     #elif FASTGEMM_VECTOR_BYTES == 32 && defined(__AVX2__)
     static const int WINDOW_32[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
     static const long long WINDOW_64[8] = {-1, -1, -1, -1, 0, 0, 0, 0};

@@ -122,10 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.renew and (options.strategy or options.storage or options.trials):
         parser.error("--renew does not search: it takes no --strategy, --trials or --storage")
     options.strategy = options.strategy or ("tpe" if options.storage else "auto")
+    if options.renew and not _sources(options):
+        options.from_db = options.db or database.user_path()
     if options.quick:
         _hurry(options)
-    if options.renew and not (options.shapes or options.shapes_file or options.graph or options.from_log):
-        options.from_db = options.from_db or options.db or database.user_path()
     try:
         problems, left_out = _problems(options)
     except ShapeError as error:
@@ -261,7 +261,7 @@ def _parser() -> argparse.ArgumentParser:
         "--renew",
         action="store_true",
         help="instead of searching, measure the configurations that earlier builds recorded on this CPU, and record "
-        "those that still gain: seconds a problem; without shapes, the problems of --db",
+        "those that still gain: about a second a problem; without shapes, the problems of --db",
     )
     how.add_argument("--seed", type=values.whole, metavar="N", default=0, help="of search and operands (default: 0)")
     where = parser.add_argument_group("results")
@@ -293,10 +293,15 @@ def _strategies() -> str:
     return "\n".join(found)
 
 
+def _sources(options: argparse.Namespace) -> bool:
+    """Whether the command says which problems it means."""
+    return bool(options.shapes or options.shapes_file or options.graph or options.from_log or options.from_db)
+
+
 def _hurry(options: argparse.Namespace) -> None:
     """Fill in what --quick leaves open."""
     log = os.environ.get(untuned.NAME)
-    if log and not (options.shapes or options.shapes_file or options.from_log):
+    if log and not _sources(options):
         options.from_log = Path(log)
     options.seconds = options.seconds or QUICK_SECONDS
 

@@ -217,14 +217,18 @@ def recorded(path: Path, cpu: str, kernels: str) -> dict[Problem, Record]:
     return {record.problem: record for record in database.read(path, cpu=cpu, kernels=kernels)[0]}
 
 
-def finished(path: Path, cpu: str, kernels: str) -> tuple[dict[Problem, Entry], list[str]]:
-    """Problems that ``--resume`` skips: judged on this CPU with these kernels, and their record still there."""
+def finished(path: Path, cpu: str, kernels: str, mode: str = journal.SEARCH) -> tuple[dict[Problem, Entry], list[str]]:
+    """Problems that ``--resume`` skips: judged on this CPU with these kernels, and their record still there.
+
+    Only what was done in the same `mode` (`journal.Entry.mode`) counts: a search says nothing about a kernel of the
+    shape's own, nor the other way round, and what no earlier build had found a search still may.
+    """
     entries, left_out = journal.read(journal.beside(path))
     present = recorded(path, cpu, kernels)
     done = {
         entry.problem: entry
         for entry in entries
-        if (entry.cpu, entry.kernels) == (cpu, kernels)
+        if (entry.cpu, entry.kernels, entry.mode) == (cpu, kernels, mode)
         and (entry.status == "rejected" or (entry.status == "confirmed" and entry.problem in present))
     }
     return done, left_out

@@ -21,6 +21,10 @@ from .shapes import from_fields
 SCHEMA = 1
 STATUSES = ("confirmed", "rejected", "failed")
 
+SEARCH = "search"
+# Options of the command that do not search, and stand in the journal in place of a strategy.
+SEARCHLESS = ("specialize", "renew")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -66,6 +70,11 @@ class Entry:
     def after_seconds(self) -> float:
         """Time of a call from now on: the candidate's if it has a record, else as before."""
         return self.seconds if self.status == "confirmed" else self.baseline_seconds
+
+    @property
+    def mode(self) -> str:
+        """What was done: `SEARCH`, or one of `SEARCHLESS`."""
+        return self.strategy if self.strategy in SEARCHLESS else SEARCH
 
 
 _NUMBERS = ("seconds", "baseline_seconds", "numpy_seconds", "gain", "p", "spread")

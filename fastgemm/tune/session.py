@@ -27,9 +27,6 @@ from .space import Space
 # Programs that were running in the last minute, on average.
 BUSY = 0.7
 
-# What these options leave in the journal, in place of a strategy's name: no search.
-SEARCHLESS = ("specialize", "renew")
-
 
 class Refused(Exception):
     """The run cannot start; the message says why."""
@@ -205,14 +202,11 @@ def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
     path = database_file(options)
     if not options.resume:
         return path, {}
-    done, left_out = driver.finished(path, cpu.key(), kernels.kernel_hash())
+    mode = next((name for name in journal.SEARCHLESS if getattr(options, name)), journal.SEARCH)
+    done, left_out = driver.finished(path, cpu.key(), kernels.kernel_hash(), mode)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    # A search says nothing about a kernel of the shape's own, nor the other way round; what no earlier build had found
-    # a search still may.
-    now = "specialize" if options.specialize else "renew" if options.renew else ""
-    mode = {name: name for name in SEARCHLESS}
-    return path, {p: entry for p, entry in done.items() if mode.get(entry.strategy, "") == now}
+    return path, done
 
 
 def check_writable(path: Path) -> None:
