@@ -9,11 +9,15 @@ Needs PyTorch and onnx, and onnxscript for PyTorch's newer exporter (--dynamo).
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    sys.exit(f"{__doc__}\nThis Python has no PyTorch.")
 
 # features of a token, heads, features inside, layers, tokens
 ENCODERS = {"encoder": (768, 12, 3072, 1, 128), "encoder_small": (16, 2, 32, 1, 6)}

@@ -8,7 +8,7 @@ pack, compile) is done before the call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import peers
 from peers import Availability, Bound, Library, Unsupported
@@ -94,7 +94,6 @@ class TorchCompiled(TorchNetwork):
 
     name = "torch-compile"
     summary = "torch.compile with frozen weights (needs a C++ compiler)"
-    MODE: ClassVar[str] = "default"
 
     def network(self, work: Workload, data: Mlp | Mha) -> Bound:
         """The eager network through torch.compile."""

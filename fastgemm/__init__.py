@@ -24,6 +24,15 @@ The way of a call::
         |
      kernels                kernels/                 templates x registry.py, one module a tier
 
+Tables that several of these read: registry.py (dtypes, ISA tiers, register tiles, families; kinds.py says what such a
+row is), numpy_types.py (NumPy's types), activations.py (segments.py: those in pieces), row_operations.py (what chains
+do to rows), special_shapes.py (shapes with kernels of their own; special.py loads those that the tuner compiled).
+What compiled modules share: _call.pyx (from operands to a plan), _gufunc.pyx (a gufunc of our loops), _gemm.pyx (one
+product), _rows.pyx (the row of a call that asks for a type), members.pxd (of a chain), float_errors.pxd, terms.pxd
+(what a product of bytes is told besides).
+Beside the way: contraction.py and subscripts.py read what einsum is given, introspect.py explains, untuned.py logs
+shapes without a record, threads.py counts threads, version.py is the version, _build.py the build.
+
 `fastgemm.graph` compiles whole graphs of such calls: `from fastgemm import graph`.
 
 ``python -m fastgemm.tune`` finds better configurations for given shapes and writes them to the database.

@@ -2,6 +2,7 @@
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
+cimport cython
 cimport numpy as cnp
 from numpy cimport npy_intp
 
@@ -295,6 +296,7 @@ cdef object quick(object x, object weight, object bias, object activation, objec
     return c
 
 
+@cython.embedsignature(False)  # (`help` shows it twice otherwise.)
 def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
     """Return ``activation(x @ weight.T + bias + residual)``: `torch.nn.functional.linear`, and what follows it.
 

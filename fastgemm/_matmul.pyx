@@ -11,6 +11,7 @@ Subclasses and objects with an ``__array_ufunc__`` go to `np.matmul` itself, bec
 ufunc called them.
 """
 
+cimport cython
 cimport numpy as cnp
 from numpy cimport npy_intp
 
@@ -218,6 +219,7 @@ cdef bint large(object x1, object x2) except -1:
     return <double>cnp.PyArray_NBYTES(a) / cnp.PyArray_DIM(a, nd_a - 1) * cnp.PyArray_DIM(b, nd_b - 1) >= ALIGNED_FROM
 
 
+@cython.embedsignature(False)  # (`help` shows NumPy's.)
 def matmul(x1, x2, /, out=None, *, axes=_UNSET, axis=_UNSET, keepdims=_UNSET, casting=_UNSET, order=_UNSET,
            dtype=_UNSET, subok=_UNSET, signature=_UNSET, sig=_UNSET):
     """Matrix product of two arrays: `np.matmul`, by kernels tuned to this CPU.

@@ -46,27 +46,25 @@ class Explanation:
         p, c = self.problem, self.config
         stack = f", {p.batch} of them" if p.batch > 1 else ""
         stack += "" if p.epilogue == "none" else f", then {p.epilogue}"
-        lines = [f"{p.dtype} {p.m} x {p.n} x {p.k}{stack}, layout {p.layout}, up to {p.threads} threads",
+        team = f"{_threads(c.threads)} over {c.split}"
+        lines = [f"{p.dtype} {p.m} x {p.n} x {p.k}{stack}, layout {p.layout}, up to {_threads(p.threads)}",
                  f"rung: {self.rung} ({self.why})"]
         if c.family == "numpy":
             lines.append("computed by np.matmul")
         elif c.family == "gemv":
-            lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, "
-                         f"{c.threads} threads over {c.split}")
+            lines.append(f"{registry.variant('gemv', p.row, registry.isa(c.isa), 1, 1)}, {team}")
         elif c.family == "dots":
             rows = min(p.n if exchanges(p, registry.isa(c.isa)) else p.m, registry.DOT_ROWS)
             columns = registry.dot_columns(p.row, registry.isa(c.isa), rows)
-            lines.append(f"{registry.variant('dots', p.row, registry.isa(c.isa), rows, columns)}, KC {c.kc}, "
-                         f"{c.threads} threads over {c.split}")
+            lines.append(f"{registry.variant('dots', p.row, registry.isa(c.isa), rows, columns)}, KC {c.kc}, {team}")
         elif c.family == "small":
-            lines.append(f"{registry.variant('small', p.row, registry.isa(c.isa), c.mr, c.nr)}, "
-                         f"{c.threads} threads over {c.split}")
+            lines.append(f"{registry.variant('small', p.row, registry.isa(c.isa), c.mr, c.nr)}, {team}")
         else:
             name = registry.variant(c.family, p.row, registry.isa(c.isa), c.mr, c.nr)
             packed = {"none": "nothing", "b": "B", "ab": "A and B"}[c.pack]
             if p.layout[1] == PACKED:
                 packed = "A (B is packed already)" if c.pack == "ab" else "nothing (B is packed already)"
-            lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {c.threads} threads over {c.split}")
+            lines.append(f"{name}, MC {c.mc}, KC {c.kc}, NC {c.nc}, packs {packed}, {team}")
         half = kernels.half_isa()
         if half is not None and c.family != "numpy" and c.isa == half.name:
             lines.append(f"vectors of {half.vector_bytes} bytes: this CPU computes longer ones in two halves")
@@ -90,6 +88,10 @@ class Explanation:
         plan = Plan(p, c)
         lines = ["C's last columns, which are few, by kernels whose rows share vectors"] if plan.apart else []
         return lines + ["the next item's operands fetched meanwhile"] * bool(plan.far_items)
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def explain(

@@ -14,12 +14,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from fastgemm import registry
+    from fastgemm.problem import Problem
 
 pytest.register_assert_rewrite("oracle", "own_rules")
 
@@ -70,6 +71,42 @@ def _same_signals_after() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     assert {number: signal.getsignal(number) for number in before} == before
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return what a child inherits: a forced ISA tier holds there too; the user's database and log are none of ours."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("FASTGEMM_") or k == "FASTGEMM_ISA"}
+    return {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[1]), **more}
+
+
+@pytest.fixture
+def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's database, a file that is not there yet; nothing comes with the package."""
+    from fastgemm import database
+
+    path = tmp_path / "mine.json"
+    monkeypatch.setenv("FASTGEMM_DB", str(path))
+    monkeypatch.setattr(database, "bundled_path", lambda: None)
+    return path
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
+    """The problems that were resolved: what reached our kernels for the first time since the last `forget`."""
+    from fastgemm import dispatch
+    from fastgemm.driver import _plan
+
+    problems: list[Problem] = []
+
+    def plan_for(problem: Problem) -> Any:
+        problems.append(problem)
+        return real(problem)
+
+    real = dispatch.plan_for
+    monkeypatch.setattr(dispatch, "plan_for", plan_for)
+    _plan.forget_plans()
+    yield problems
+    _plan.forget_plans()
 
 
 @pytest.fixture

@@ -23,14 +23,6 @@ from fastgemm.problem import Config, Problem, Record
 SCHEMA = json.loads((Path(__file__).parent.parent / "tuning_db" / "schema.json").read_text())
 
 
-@pytest.fixture
-def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "mine.json"
-    monkeypatch.setenv("FASTGEMM_DB", str(path))
-    monkeypatch.setattr(database, "bundled_path", lambda: None)
-    return path
-
-
 # --- what is no damage --------------------------------------------------------------------
 
 

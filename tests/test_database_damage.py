@@ -20,14 +20,6 @@ from fastgemm.database import reading
 from fastgemm.problem import Config, Problem, Record, names
 
 
-@pytest.fixture
-def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "mine.json"
-    monkeypatch.setenv("FASTGEMM_DB", str(path))
-    monkeypatch.setattr(database, "bundled_path", lambda: None)
-    return path
-
-
 def check_one_warning(path: Path, reason: str, said: list[str]) -> None:
     assert len(said) == 1, said
     assert str(path) in said[0]

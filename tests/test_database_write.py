@@ -20,14 +20,6 @@ from fastgemm.database import files
 from fastgemm.problem import Config, Problem, Record
 
 
-@pytest.fixture
-def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "mine.json"
-    monkeypatch.setenv("FASTGEMM_DB", str(path))
-    monkeypatch.setattr(database, "bundled_path", lambda: None)
-    return path
-
-
 def read_mine(path: Path) -> list[Record]:
     records, problems = database.read(path, cpu=CPU, kernels=KERNELS)
     assert problems == []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastgemm
-from fastgemm import dispatch
+from fastgemm import dispatch, graph
 
 PACKAGE = Path(fastgemm.__file__).parent
 # Compiled kernels are not imported to look for examples: a CPU may lack their instructions.
@@ -44,10 +44,16 @@ def test_examples(name: str, database_path: Path, tmp_path: Path, monkeypatch: p
     assert failed == 0
 
 
-@pytest.mark.parametrize("name", fastgemm.__all__)
-def test_public_names(name: str) -> None:
+# (`graph` has modules as well, which `test_examples` runs.)
+PUBLIC = [(fastgemm, name) for name in fastgemm.__all__]
+PUBLIC += [(graph, name) for name in graph.__all__ if not isinstance(getattr(graph, name), ModuleType)]
+
+
+@pytest.mark.parametrize(("module", "name"), PUBLIC, ids=[f"{module.__name__}.{name}" for module, name in PUBLIC])
+def test_public_names(module: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled functions too, which doctest does not find by itself."""
-    public = getattr(fastgemm, name)
+    public = getattr(module, name)
+    monkeypatch.chdir(tmp_path)
     assert public.__doc__, f"{name} has no docstring"
     test = doctest.DocTestParser().get_doctest(public.__doc__, {"fastgemm": fastgemm, "np": np}, name, None, 0)
     assert test.examples, f"{name} has no example"

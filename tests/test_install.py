@@ -37,22 +37,6 @@ def _numpy_as_it_was() -> Iterator[None]:
     assert numpy_loops._blocks == 0
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
-    """The problems that were resolved: what reached our kernels for the first time since the last `forget`."""
-    problems: list[Problem] = []
-
-    def plan_for(problem: Problem) -> Any:
-        problems.append(problem)
-        return real(problem)
-
-    real = dispatch.plan_for
-    monkeypatch.setattr(dispatch, "plan_for", plan_for)
-    _plan.forget_plans()
-    yield problems
-    _plan.forget_plans()
-
-
 def forget(seen: list[Problem]) -> None:
     """Start counting anew."""
     seen.clear()

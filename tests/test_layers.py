@@ -133,6 +133,20 @@ def cython_imports(path: Path) -> Iterator[tuple[str, list[str]]]:
             yield from ((name.split(" as ")[0].strip(), []) for name in found[1].split(","))
 
 
+# (Strategies are found by looking into their folder, and each says in its first line what it is.)
+MAPPED = [p for p in SOURCES if p.stem not in ("__init__", "__main__") and p.parent.name != "strategies"]
+
+
+@pytest.mark.parametrize("path", MAPPED, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_every_module_is_on_the_map(path: Path) -> None:
+    """Its folder's docstring says what it is, by its name or by that of several (``l1_*.py``)."""
+    stem = path.name.split(".")[0]
+    about = ast.get_docstring(ast.parse((path.parent / "__init__.py").read_text())) or ""
+    words = set(re.findall(r"\w+\*?", about))
+    starts = tuple(word[:-1] for word in words if word.endswith("*"))
+    assert stem in words or stem.startswith(starts), f"{path.parent.name}/__init__.py does not name it"
+
+
 def test_every_module_has_a_layer() -> None:
     found = {layer_of(p) for p in SOURCES} - {"tune"}
     assert found == set(LEVEL)

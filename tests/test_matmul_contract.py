@@ -15,7 +15,6 @@ import fastgemm
 A = np.arange(6.0).reshape(2, 3)
 B = np.arange(12.0).reshape(3, 4)
 STACK = np.arange(7 * 5 * 2 * 3.0).reshape(7, 5, 2, 3)
-INTS = A.astype("i8")
 HUGE = {"f2": 60000.0, "f4": 3e38, "f8": 1e308}
 
 

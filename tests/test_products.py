@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from conftest import Child
 from oracle import FLOATS, assert_identical, integers, normal, outcome
 
 import fastgemm
-from fastgemm import contraction, dispatch, einstein, subscripts
+from fastgemm import contraction, einstein, subscripts
 from fastgemm.driver import _plan
 from fastgemm.problem import Problem
 
@@ -30,22 +30,6 @@ Call = Callable[[Function], Any]
 def _no_size_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let einsum use kernels for the small sums of these tests too."""
     monkeypatch.setattr(einstein, "SMALL", 0)
-
-
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
-    """The problems that reached our kernels, each at its first time."""
-    problems: list[Problem] = []
-
-    def plan_for(problem: Problem) -> Any:
-        problems.append(problem)
-        return real(problem)
-
-    real = dispatch.plan_for
-    monkeypatch.setattr(dispatch, "plan_for", plan_for)
-    _plan.forget_plans()
-    yield problems
-    _plan.forget_plans()
 
 
 def same(name: str, call: Call) -> Any:

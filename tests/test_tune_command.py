@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from conftest import environment
 
-import fastgemm
 from fastgemm import cpu, database, kernels
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
@@ -25,14 +24,7 @@ from fastgemm.tune.measure import ReplayRunner
 from fastgemm.tune.nested import NestedSpace, State
 from fastgemm.tune.space import Space
 
-ROOT = Path(fastgemm.__file__).parents[1]
 TUNE = (sys.executable, "-m", "fastgemm.tune")
-
-
-def environment(**more):
-    # A forced ISA tier holds in every process; the user's own database and log are none of ours.
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("FASTGEMM_") or k == "FASTGEMM_ISA"}
-    return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
 def tune(*arguments, **more):

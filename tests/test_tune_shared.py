@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import environment
 
-import fastgemm
 from fastgemm import cpu, database, kernels
 from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
@@ -28,13 +28,7 @@ from fastgemm.tune import storage  # noqa: E402 (needs Optuna)
 if kernels.active_isa() is None:
     pytest.skip("no kernels run here", allow_module_level=True)
 
-ROOT = Path(fastgemm.__file__).parents[1]
 PROBLEM = Problem("f32", 300, 200, 1500, threads=2)
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("FASTGEMM_") or k == "FASTGEMM_ISA"}
-    return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

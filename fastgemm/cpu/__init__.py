@@ -3,6 +3,9 @@
 Everything is asked of the CPU and the operating system (CPUID, XCR0, control groups);
 nothing depends on a model name, so a CPU newer than this package gets the best tier
 that it has.  `key` puts the answers that tuning depends on into one line.
+
+    _cpuid.pyx    the CPUID instruction       _features.py  features, by what it says and the system allows
+    _caches.py    sizes of caches             _cores.py     affinity and control groups
 """
 
 from __future__ import annotations

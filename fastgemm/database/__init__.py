@@ -7,6 +7,8 @@
     FASTGEMM_DB, or the user's   ┘
     data folder                  ◁─ write: lock, merge, replace ─  the tuner
 
+reading.py checks a file, lookup.py finds records by problem, writing.py merges, files.py locks and replaces.
+
 A file holds groups of records.  A group names the CPU key and the kernel set that it was
 measured with, and only the groups of this CPU and this build are used, so one file can
 serve several machines and survive an upgrade.

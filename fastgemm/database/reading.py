@@ -57,8 +57,6 @@ class Contents:
     others: int = 0
     problems: list[str] = field(default_factory=list)
     foreign: list[dict[str, Any]] = field(default_factory=list)
-    # Set when the file as a whole could not be understood.
-    unreadable: bool = False
     # The number of a schema that this version does not know.
     newer: bool = False
 
@@ -82,7 +80,7 @@ def contents(path: Path, only: tuple[str | None, str | None] = (None, None)) -> 
         reason = f"not UTF-8 text (byte {error.start})"
     except ValueError as error:
         reason = f"not JSON: {error}"
-    return Contents(problems=[_short(reason)], unreadable=True)
+    return Contents(problems=[_short(reason)])
 
 
 def _bytes(path: Path) -> bytes | None:
@@ -121,7 +119,6 @@ def parse(data: bytes, only: tuple[str | None, str | None] = (None, None)) -> Co
         groups = _typed(top, "groups", list)
     except (TypeError, ValueError) as error:
         found.problems.append(_short(str(error)))
-        found.unreadable = True
         return found
     for at, group in enumerate(groups):
         try:

@@ -13,7 +13,15 @@ from .ir import Graph, GraphError, Node, Value, fresh
 
 
 class Tensor:
-    """A value of a graph that is being built; ``+ - * / @ -x`` and the methods below make new ones."""
+    """A value of a graph that is being built; ``+ - * / ** @ -x`` and the methods below make new ones.
+
+    Examples
+    --------
+    >>> from fastgemm.graph import Builder
+    >>> x = Builder().input("x", (4, 8), "float32")
+    >>> (x.reshape(2, 2, 8).transpose(1, 0, 2) * 2).shape, (x @ x.T).shape
+    ((2, 2, 8), (4, 4))
+    """
 
     # NumPy leaves `array + tensor` to the tensor.
     __array_ufunc__ = None
@@ -98,8 +106,9 @@ class Tensor:
 class Builder:
     """Writes a graph, an operation at a time.
 
-    Every operation of `ops.OPS` is a method: ``build.softmax(x, axis=-1)``.  Operands are tensors of this builder,
-    arrays, or Python numbers, which take the type of the tensors beside them.
+    Every operation of `ops.OPS` is a method: ``build.softmax(x, axis=-1)``; `dir` lists them, and `help` of one says
+    what it takes and means.  Operands are tensors of this builder, arrays, or Python numbers, which take the type of
+    the tensors beside them.
 
     Parameters
     ----------
@@ -173,7 +182,17 @@ class Builder:
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         if name not in ops.OPS:
             raise AttributeError(f"a builder has no {name!r}; operations are {', '.join(sorted(ops.OPS))}")
-        return lambda *operands, **attributes: self.apply(name, *operands, **attributes)
+
+        def write(*operands: Any, name: str | None = None, **attributes: Any) -> Tensor:
+            return self.apply(row.name, *operands, name=name, **attributes)
+
+        row = ops.OPS[name]
+        write.__name__ = write.__qualname__ = name
+        write.__doc__ = ops.said(row)
+        return write
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *ops.OPS})
 
     def _made(self, value: Value) -> Tensor:
         self._values[value.name] = value

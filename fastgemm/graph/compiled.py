@@ -46,6 +46,20 @@ class CompiledGraph:
         As it was given.
     workspace_bytes : int
         Memory that one call uses beside its inputs, outputs and constants.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm import graph
+    >>> build = graph.Builder("two")
+    >>> x = build.input("x", (2, 3), "float32")
+    >>> build.output(build.relu(x @ np.ones((3, 2), "f4")), "y")
+    >>> build.output(x * 2, "z")
+    >>> compiled = graph.compile(build.graph())
+    >>> compiled
+    <CompiledGraph 'two': 2 steps, 0 bytes a call>
+    >>> {name: made.shape for name, made in compiled(x=np.ones((2, 3), "f4")).items()}
+    {'y': (2, 2), 'z': (2, 3)}
     """
 
     def __init__(self, source: Graph, threads: int | None, fusion: str, workspaces: int) -> None:

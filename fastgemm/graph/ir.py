@@ -19,7 +19,17 @@ from .rules import Array, Spec
 
 
 class GraphError(ValueError):
-    """A graph that means nothing: the message names the node and what is wrong with it."""
+    """A graph that means nothing: the message names the node and what is wrong with it.
+
+    Examples
+    --------
+    >>> from fastgemm.graph import Builder
+    >>> build = Builder()
+    >>> build.softmax(build.input("x", (4, 8), "float32"), axis=2)
+    Traceback (most recent call last):
+        ...
+    fastgemm.graph.ir.GraphError: node 'softmax_0' (softmax): there is no axis 2 of 2
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +46,14 @@ class Value:
         The numbers of a constant.
     layout : tuple of int, optional
         The axes as they lie in memory, outermost first, where that is not C order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph import Value
+    >>> weight = Value("w", (8, 4), np.dtype("f4"), np.ones((8, 4), "f4"))
+    >>> print(weight, weight.nbytes)
+    w: float32 (8, 4) constant 128
     """
 
     name: str
@@ -75,6 +93,13 @@ class Node:
     """One operation: `op` is a row of `ops.OPS`, inputs and outputs are names of values.
 
     ``name`` is what messages call it; by default the name of its first output.
+
+    Examples
+    --------
+    >>> from fastgemm.graph import Node
+    >>> node = Node("softmax", ("x",), ("y",), {"axis": 0})
+    >>> print(node, node.kind)
+    y = softmax(x, axis=0) row
     """
 
     op: str

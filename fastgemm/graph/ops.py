@@ -120,6 +120,24 @@ OPS: dict[str, Op] = {
 }
 
 
+def said(row: Op) -> str:
+    """Return what an operation takes and means, in a line each: the docstring of its method of `Builder`.
+
+    Examples
+    --------
+    >>> from fastgemm.graph import ops
+    >>> print(ops.said(ops.op("gather")))
+    gather(operand, operand, *, axis=0, name=None)
+    <BLANKLINE>
+    Take entries along an axis; negative numbers count from its end, others beyond it are an IndexError.
+    """
+    least, most = row.inputs
+    operands = ["operand"] * least + ["[operand]"] * min(most - least, 3) + ["..."] * (most - least > 3)
+    attributes = [key if plain is REQUIRED else f"{key}={plain!r}" for key, plain in row.attributes.items()]
+    meaning = (row.meaning.__doc__ or f"{row.name} of each number, as in NumPy.").partition("\n")[0]
+    return f"{row.name}({', '.join([*operands, '*', *attributes, 'name=None'])})\n\n{meaning}"
+
+
 def op(name: str) -> Op:
     """Return the row of an operation.
 

@@ -5,13 +5,28 @@ instructions as soon as it is imported, so nothing here imports one before
 `fastgemm.cpu` has confirmed the features.  One tier is loaded at first use; the tuner
 and the tests may load others that the CPU can run.
 
-    gemm.pyx.tp   microkernels, packing, tile stores      simd.pxd   vector types
-    gemv.pyx.tp   one row of output                       lanes.pxd  several rows in one vector
-    dots.pyx.tp   a few rows of output, both operands along k
-    small.pyx.tp  stacks of small products, narrow rows   (driver/abi.pxd says what the driver calls)
-    epilogue.pyx.tp  what follows a product               vecmath.pxd  exp, erf and tanh over vectors (and segments.py)
-    amx_*.tp      what tile registers have instead of gemm's microkernels (amx.pxd; limbs.pxd: for float32)
-    rows.pyx.tp   softmax, layer norm, casts of rows      rows.pxd   rows from and to what they are stored as
+The templates, each with the parts (*.tp) that it includes; driver/abi.pxd says what the driver calls of them::
+
+    gemm.pyx.tp      large products: gemm_micro and gemm_written (microkernels), gemm_store (a tile goes to C), pack,
+                     pack_dot and pack_limbs (copies of operands), gemm_special (kernels of one shape), gemm_peak;
+                     amx_micro and amx_finish are what tile registers have instead
+    gemv.pyx.tp      one row of output (gemv_dot and gemv_vnni: from bytes), or a few (strip, strip_dot)
+    dots.pyx.tp      a few rows of output, both operands along k: dots_tile, dots_short (columns of a few numbers)
+    small.pyx.tp     stacks of small products and narrow rows: small_tile, small_narrow (rows share a vector),
+                     small_columns (A by columns), small_whole (a row is a vector), small_brief (a few steps of k)
+    epilogue.pyx.tp  what follows a product
+    rows.pyx.tp      whole rows: softmax (softmax, softmax_double, exponentials), layer norm, casts
+
+and what these are written in::
+
+    simd.pxd       vector types                               numbers.pxd    whole numbers, arithmetic by one name
+    lower.pxd      lower halves of last vectors               lanes.pxd      several rows in one vector
+    joined.pxd     the lanes of many vectors added up         sums.pxd       those of four
+    stored.pxd     from what is stored to what is computed    rows.pxd       the same for whole rows of float32
+    dot.pxd        products of bytes and halves in a lane     weave.pxd      their numbers of k side by side
+    transpose.pxd  squares turned over in registers           rounding.pxd   to bytes, and how near to a tie
+    vecmath.pxd    exp, erf and tanh (and segments.py)        amx.pxd        tile registers
+    limbs.pxd      float32 cut in three for them              tiles_in_c.pxd tile registers in C, for tests
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
                               │ confirmed only
                            database record          journal: what was tuned, for --resume; history: every trial
 
-Nothing outside this folder imports it.  It needs more than NumPy:
+Nothing outside this folder imports it before it is asked to tune (`CompiledGraph.tune`).  It needs more than NumPy:
 ``pip install fastgemm[tune]``.
 
 One idea a module:
@@ -32,9 +32,11 @@ One idea a module:
 ``measure``      `Measurement`, what a runner is, and the one that replays a table
 ``live``         the runner that times kernels in a worker process, and watches it
 ``worker``       that process: it runs candidates, checks and times them
+``operands``     what is multiplied to measure, the reference, and how far a result may be from it
 ``calls``        packed and fused problems, which are timed by the library's own calls
 ``graphs``       the products of a compiled graph
 ``drift``        whether the machine keeps its speed meanwhile
+``earlier``      what database files know from other builds and machines
 ``compare``      the paired final that a record must win
 ``journal``      the log of finished problems beside the database
 ``history``      the log of everything that was measured, for searches that learn from it

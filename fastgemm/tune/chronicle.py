@@ -18,7 +18,7 @@ from ..problem import Problem
 from .compare import NOISY
 from .journal import Entry
 from .measure import Measurement
-from .words import describe, duration, geometric_mean, name
+from .words import describe, duration, geometric_mean, name, two_digits
 
 PLOTS = ("gains.png", "convergence.png", "convergence-time.png", "time.png")
 # More curves than this are one grey bundle and their median.
@@ -113,9 +113,9 @@ def _lines(
         f"{len(entries)} problems: {sum(e.status == 'confirmed' for e in entries)} gains confirmed and recorded, "
         f"{sum(e.status == 'rejected' for e in entries)} without one, "
         f"{sum(e.status == 'failed' for e in entries)} failed. Geometric means: tuned against untuned "
-        f"{_two(geometric_mean([e.baseline_seconds / e.after_seconds for e in timed]))}, against NumPy "
-        f"{_two(geometric_mean([e.numpy_seconds / e.after_seconds for e in timed]))} "
-        f"(untuned {_two(geometric_mean([e.numpy_seconds / e.baseline_seconds for e in timed]))}).",
+        f"{two_digits(geometric_mean([e.baseline_seconds / e.after_seconds for e in timed]))}, against NumPy "
+        f"{two_digits(geometric_mean([e.numpy_seconds / e.after_seconds for e in timed]))} "
+        f"(untuned {two_digits(geometric_mean([e.numpy_seconds / e.baseline_seconds for e in timed]))}).",
         "",
         "| problem | untuned | tuned | NumPy | untuned / tuned | NumPy / tuned | p | trials | result | configuration |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
@@ -123,7 +123,7 @@ def _lines(
     for e in entries:
         after = e.after_seconds
         times = [duration(t) for t in (e.baseline_seconds, after, e.numpy_seconds)]
-        ratios = [_two(e.baseline_seconds / after), _two(e.numpy_seconds / after), f"{e.p:.2g}"]
+        ratios = [two_digits(e.baseline_seconds / after), two_digits(e.numpy_seconds / after), f"{e.p:.2g}"]
         result = e.status + (" (noisy)" if e.spread > NOISY else "")
         cells = [name(e.problem), *times, *ratios, str(e.trials), result, describe(e.config)]
         lines.append("| " + " | ".join(cells) + " |")
@@ -139,10 +139,6 @@ def _lines(
 
 
 PHASES = ("start of the worker, reference and first timing", "search", "final and NumPy")
-
-
-def _two(value: float) -> str:
-    return f"{value:.2f}" if value == value else "-"
 
 
 def _plots(folder: Path, stories: Sequence[Story]) -> tuple[list[str], list[str]]:

@@ -18,7 +18,7 @@ from .compare import NOISY
 from .journal import Entry
 from .measure import Measurement
 from .shapes import label, layout_label, type_label
-from .words import clock, describe, duration, geometric_mean, name
+from .words import clock, describe, duration, geometric_mean, name, two_digits
 
 # A terminal says how wide it is; what is written to a file or a pipe must not be cut off.
 PLAIN_WIDTH = 140
@@ -158,8 +158,8 @@ def table(entries: Sequence[Entry]) -> Table:
             duration(e.baseline_seconds),
             duration(after),
             duration(e.numpy_seconds),
-            _ratio(e.baseline_seconds / after),
-            _ratio(e.numpy_seconds / after),
+            two_digits(e.baseline_seconds / after),
+            two_digits(e.numpy_seconds / after),
             f"{p.flops / after * 1e-9:.3g}" if after == after else "-",
             e.status + (" ~" if e.spread > NOISY else ""),
         )
@@ -175,8 +175,8 @@ def summary(entries: Sequence[Entry]) -> list[str]:
         numpy = geometric_mean([e.numpy_seconds / e.after_seconds for e in timed])
         untuned = geometric_mean([e.numpy_seconds / e.baseline_seconds for e in timed])
         lines.append(
-            f"geometric means over {len(timed)} problems: before/after {_ratio(before)}, "
-            f"NumPy/after {_ratio(numpy)}, NumPy/before {_ratio(untuned)}"
+            f"geometric means over {len(timed)} problems: before/after {two_digits(before)}, "
+            f"NumPy/after {two_digits(numpy)}, NumPy/before {two_digits(untuned)}"
         )
     counts = {status: sum(e.status == status for e in entries) for status in ("confirmed", "rejected", "failed")}
     lines.append(
@@ -191,7 +191,3 @@ def summary(entries: Sequence[Entry]) -> list[str]:
         )
     lines += [f"failed: {name(e.problem)}: {e.detail}" for e in entries if e.status == "failed"]
     return lines
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value == value else "-"

@@ -61,6 +61,17 @@ def describe(config: Config) -> str:
     return f"{config.family} {config.isa} {config.mr}x{config.nr}, pack {config.pack}, {threads}, {blocks}{special}"
 
 
+def two_digits(ratio: float) -> str:
+    """Write a ratio; a dash where there is none.
+
+    Examples
+    --------
+    >>> two_digits(1.046), two_digits(float("nan"))
+    ('1.05', '-')
+    """
+    return f"{ratio:.2f}" if ratio == ratio else "-"
+
+
 def geometric_mean(ratios: Sequence[float]) -> float:
     """Geometric mean of the finite positive ratios; NaN without any.
 

@@ -1,4 +1,8 @@
-"""Passes: each takes a graph and returns one that means the same.  `PASSES` is their order, the one list of them."""
+"""Passes: each takes a graph and returns one that means the same.  `PASSES` is their order, the one list of them.
+
+fold, recognise, views, scales, epilogues, quantised, prologues, siblings, weights, sinking, chains, layouts and copies
+are one file each, whose docstring says what the pass does; rewriting.py is what they share.
+"""
 
 from __future__ import annotations
 
