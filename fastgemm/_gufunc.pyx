@@ -74,6 +74,9 @@ cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, v
 
 
 cdef object make_gufunc():
+    if not isinstance(np.matmul, np.ufunc):
+        raise ImportError(f"fastgemm reads the loops of np.matmul, which is no ufunc here but {np.matmul!r}: import "
+                          "fastgemm before what replaces it")
     cdef PyUFuncObject* model = <PyUFuncObject*>np.matmul
     cdef int i, code
     # Never freed: a ufunc keeps the pointers, and this one lives as long as the process.

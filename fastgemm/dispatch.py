@@ -15,7 +15,6 @@ product whose B is packed already asks for the panels that it has, and `fastgemm
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from typing import NamedTuple
 from . import database, kernels, registry, untuned
 from .driver import _plan
 from .heuristic import chain_items, packed_b, rules, ways
+from .locks import lock
 from .plan import Plan
 from .problem import PACKED, Config, Problem, Record
 
@@ -50,26 +50,38 @@ class Decision:
     record: Record | None = None
 
 
-_lock = threading.Lock()
+_lock = lock()
 _database: database.Database | None = None
+# What `tuned` answers while the files are read, where reading itself multiplies: a hook of a warning, say.
+_reading: database.Database | None = None
 _forced: Config | None = None
 _watching: list[tuple[Problem, Panels | None]] | None = None
-_deterministic = os.environ.get("FASTGEMM_DETERMINISTIC", "") not in ("", "0")
+# How many ask for it: blocks, which may overlap in several threads, and the environment.
+_deterministic = int(os.environ.get("FASTGEMM_DETERMINISTIC", "") not in ("", "0"))
 
 # KC of every plan while results must not depend on threads or tuning: a sum is cut where KC says, and nowhere else.
 DETERMINISTIC_KC = 1024
 
 
 def tuned() -> database.Database:
-    """Return the tuning database, read at first use."""
-    global _database
-    if _database is None:
-        with _lock:
-            if _database is None:
-                # Set before it is read: a warning that is an error (-W error) is raised once, not at every call.
-                _database = database.Database()
+    """Return the tuning database, read at first use, for which other threads wait: a plan is kept for good."""
+    global _database, _reading
+    if (found := _database) is not None:
+        return found
+    with _lock:
+        if _database is None and _reading is None:
+            _reading = database.Database()
+            try:
                 _database = database.load(kernels=kernels.kernel_hash())
-    return _database
+            except Warning:
+                # One that is an error (-W error) is raised once, not at every call.
+                _database = database.Database()
+                raise
+            finally:
+                _reading = None
+        found = _database if _reading is None else _reading
+    assert found is not None
+    return found
 
 
 def reload() -> None:
@@ -120,8 +132,8 @@ def deterministic() -> Iterator[None]:
     threads are allowed, on what the tuner found and, of large float32 products on a CPU with AMX, on what the process
     has measured of its tile registers (FASTGEMM_F32).  Inside it the database is not asked, float32 is computed by
     multiply-adds, and k is cut in the same places in every plan.  (Graphs are to be compiled inside it too: attention
-    of long texts meets its keys together then, not in parts.)  FASTGEMM_DETERMINISTIC=1 does it for a process from the
-    start.
+    of long texts meets its keys together then, not in parts.)  Blocks may overlap in several threads: the last one ends
+    it.  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
 
     Examples
     --------
@@ -134,14 +146,18 @@ def deterministic() -> Iterator[None]:
     >>> bool((one == other).all())
     True
     """
-    global _deterministic
-    before, _deterministic = _deterministic, True
-    _plan.forget_plans()
+    _more_deterministic(1)
     try:
         yield
     finally:
-        _deterministic = before
-        _plan.forget_plans()
+        _more_deterministic(-1)
+
+
+def _more_deterministic(blocks: int) -> None:
+    global _deterministic
+    with _lock:
+        _deterministic += blocks
+    _plan.forget_plans()
 
 
 def by_rules(problem: Problem, panels: Panels | None = None) -> Config:
@@ -291,7 +307,7 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
 
 def is_deterministic() -> bool:
     """Say whether bits are to be the same whatever the threads and the database."""
-    return _deterministic
+    return _deterministic > 0
 
 
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:

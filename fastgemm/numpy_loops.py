@@ -5,21 +5,18 @@ One switch and a count of blocks decide whether our loops stand in NumPy's ufunc
 
 from __future__ import annotations
 
-import os
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import _install, kernels
+from .locks import lock
 
 # Ours are in place while somebody wants them: install() without its uninstall(), or a block of installed().
-# Changes hold the lock; a fork takes it too, so that no child inherits it held by a thread that it does not have.
-_lock = threading.Lock()
+# Changes hold the lock.
+_lock = lock()
 _switched = False
 _blocks = 0
-
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def _prepare() -> None:

@@ -290,7 +290,8 @@ class Config:
             if self.split == "m":
                 return "gemv has one row to split"
         elif self.family == "dots":
-            turned = problem.layout == "nn" and problem.n <= min(problem.m, DOT_COLUMNS) and dt.parts == 1
+            # (A single column may have any stride, and is not turned.)
+            turned = problem.layout == "nn" and 1 < problem.n <= min(problem.m, DOT_COLUMNS) and dt.parts == 1
             turned = turned and problem.n * problem.k * dt.stored_bytes <= DOT_TURNED
             # (An A by columns is copied, as it is stored.)
             across = problem.layout == "tt" and registry.is_special(dt) and dt.parts == 1

@@ -20,7 +20,6 @@ import importlib.util
 import os
 import stat
 import sys
-import threading
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +27,7 @@ from typing import NamedTuple
 
 from . import cpu, registry, special_shapes
 from .driver import _plan
+from .locks import lock
 from .problem import Problem
 
 # Modules of a hundred unrolled shapes have 2 MiB.
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 
 _tables: dict[str, dict[special_shapes.Special, Entry]] = {}
-_lock = threading.Lock()
+_lock = lock()
 
 
 def folder() -> Path:
@@ -66,7 +66,8 @@ def folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the XDG specification says to ignore any other
         base = os.path.expanduser("~/Library/Caches" if sys.platform == "darwin" else "~/.cache")
-    return Path(base) / "fastgemm"
+    # Without a home (see `database.user_path`) there is none, and nothing can be kept in it.
+    return Path(base if os.path.isabs(base) else os.devnull) / "fastgemm"
 
 
 def digest(data: bytes) -> str:

@@ -16,7 +16,7 @@ from database_samples import BAD_RECORDS, CPU, KERNELS, SOUND, SOUND_TEXT, as_js
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgemm import activations, database, problem, registry
+from fastgemm import activations, database, problem, registry, special
 from fastgemm.database import reading
 from fastgemm.problem import Config, Problem, Record
 
@@ -128,6 +128,20 @@ def test_default_is_where_the_platform_says(monkeypatch: pytest.MonkeyPatch, xdg
         monkeypatch.setenv("XDG_DATA_HOME", xdg)
     folder = platformdirs.user_data_path("fastgemm", appauthor=False)
     assert database.user_path() == folder / "tuning.json"
+
+
+def test_without_a_home_there_is_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder named ``~`` is the working directory's own, and nobody's home."""
+    (tmp_path / "~" / ".local" / "share" / "fastgemm").mkdir(parents=True)
+    (tmp_path / "~" / ".local" / "share" / "fastgemm" / "tuning.json").write_text("not JSON")
+    monkeypatch.chdir(tmp_path)
+    for name in ("FASTGEMM_DB", "FASTGEMM_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does for a user whom nobody knows
+    assert database.user_path() == Path(os.devnull)
+    assert database.files_of(database.user_path()) == []
+    assert special.folder().is_absolute()
+    assert not special.folder().exists()
 
 
 def test_environment_names_file_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,3 +93,14 @@ def test_stacks_that_share_b_are_one_product(dt: registry.DType) -> None:
     for left, right in [(a, b), (a, b[:, 0]), (a[::2], b), (a[:, ::-1], b), (a[:, :, ::-1], b[::-1])]:
         assert (fastgemm.matmul(left, right) == np.matmul(left, right)).all()
     assert (fastgemm.matmul(a, b, out=out) == np.matmul(a, b)).all()
+
+
+def test_blocks_may_overlap() -> None:
+    """In several threads: the first that ends does not end the other, and the last does."""
+    first, second = fastgemm.deterministic(), fastgemm.deterministic()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert dispatch.is_deterministic()
+    second.__exit__(None, None, None)
+    assert not dispatch.is_deterministic()

@@ -14,12 +14,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
 from oracle import integers
 
 import fastgemm
+from fastgemm import dispatch, kernels, numpy_loops, special
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -160,3 +162,28 @@ def test_pool_inside_a_pool() -> None:
         return process.exitcode == 0 and correct()
 
     assert forked(work) == 0
+
+
+@pytest.mark.parametrize("module", [dispatch, kernels, special, numpy_loops], ids=lambda module: module.__name__)
+def test_a_child_finds_no_lock_taken(module: ModuleType) -> None:
+    """Whatever another thread is in the middle of, loading kernels or reading the database: the fork waits for it."""
+    guard = module._lock
+    taken, give = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with guard:
+            taken.set()
+            give.wait(LIMIT)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert taken.wait(LIMIT)
+    threading.Timer(0.2, give.set).start()
+
+    def free() -> bool:
+        # In a thread of its own: this one may take it twice.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            return pool.submit(guard.acquire, timeout=5).result()
+
+    assert forked(free) == 0
+    holder.join(LIMIT)

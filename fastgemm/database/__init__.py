@@ -190,7 +190,9 @@ def bundled_path() -> Path | None:
 def user_path() -> Path:
     """Return the user's database: ``FASTGEMM_DB``, or a file in the user's data folder.
 
-    Of a folder, `load` reads every ``*.json`` and `write` writes ``tuning.json``.
+    Of a folder, `load` reads every ``*.json`` and `write` writes ``tuning.json``.  Without a home (a container's user
+    whom the system does not know) it is the null device, of which nothing is read: a folder named ``~`` would be the
+    working directory's, and whoever owns that would decide what is computed.
 
     Examples
     --------
@@ -204,7 +206,8 @@ def user_path() -> Path:
         # A folder that is still to be made says so by its last character only.
         is_folder = named.endswith((os.sep, os.altsep or os.sep)) and not os.path.exists(path)
         return path / DEFAULT_NAME if is_folder else path
-    return Path(_data_folder()) / "fastgemm" / DEFAULT_NAME
+    folder = Path(_data_folder())
+    return folder / "fastgemm" / DEFAULT_NAME if folder.is_absolute() else Path(os.devnull)
 
 
 def _data_folder() -> str:

@@ -213,7 +213,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     if problem.layout == "nn" and own and row.group == 1:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)
-        return m >= TURNED_ROWS and few and n * k * row.stored_bytes <= MAX_TURNED
+        return m >= TURNED_ROWS and n > 1 and few and n * k * row.stored_bytes <= MAX_TURNED
     if problem.layout == "nn":
         least = COLUMN_STEPS.get(row.real_bytes, inf)
         if tier.registers > 16:

@@ -35,12 +35,12 @@ import functools
 import importlib
 import importlib.util
 import os
-import threading
 import time
 
 from .. import cpu, registry
 from ..driver import _kernels, _plan
 from ..heuristic.ways import asked_of_f32, halved_bytes, runs
+from ..locks import lock
 
 # Of the loop that says which of two families is faster: 20 us of float32's multiply-adds.
 PEAK_ROUNDS = 4000
@@ -48,7 +48,7 @@ PEAK_ROUNDS = 4000
 LIMBS_LONGER, LIMBS_GAIN = 100, 2.0
 
 _loaded: set[str] = set()
-_lock = threading.Lock()
+_lock = lock()
 
 
 @functools.cache
