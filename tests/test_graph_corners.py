@@ -203,3 +203,17 @@ def test_a_chain_says_that_it_runs_one_by_one() -> None:
     assert "one member after another: b is bfloat16" in made.explain()
     inputs = inputs_of(graph)
     np.testing.assert_array_equal(made.run(inputs)["y"], fg.compile(graph, fusion="none").run(inputs)["y"])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_quantised_nan(dtype: str, kind: type) -> None:
+    """It is the zero point, as its meaning says, in one row and in many."""
+    for shape in ((8,), (2, 8), (3, 70)):
+        build = Builder()
+        build.output(build.quantize(build.input("x", shape, dtype), np.array(0.1, dtype), kind(7)), "y")
+        x = np.full(shape, np.nan, dtype)
+        x.flat[3] = 1
+        want = np.full(shape, 7, kind)
+        want.flat[3] = 17
+        np.testing.assert_array_equal(fg.compile(build.graph())(x=x), want)

@@ -138,6 +138,18 @@ def test_error_bounds(tier: registry.Isa, name: str, dtype: str) -> None:
     assert_activation(name, got, x)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["erf", "tanh"])
+def test_saturation(tier: registry.Isa, name: str, dtype: str) -> None:
+    """Far out they are one to the bit: ``x * (1 + erf(x))`` multiplies what is left of it by x."""
+    layer.load(tier)
+    x = np.array([[30, 100, 3e4, 1e30, np.inf] * 9], dtype)
+    for sign in (1, -1):
+        got = sign * x
+        _linear.finish_into(tier.level, got, epilogues.activation(name).row.code, None, None, 0.0, 0.0)
+        np.testing.assert_array_equal(got, np.full(x.shape, sign, dtype))
+
+
 @pytest.mark.parametrize("split", ["n", "k"])
 def test_few_rows_by_weights_in_place(tier: registry.Isa, split: str) -> None:
     """Strips of columns, by two threads: each number is finished once."""

@@ -99,9 +99,10 @@ cdef extern from *:
     /* Bytes of x / scale.  A product with 1 / scale, or with share / scale where x is another number times that share,
        differs from the division by less than 256 * 5 * 2^-24 = 7.7e-5, so `near` takes the product and returns how far
        from whole numbers it was, and what came `before`, at most: where that is nearer to a tie (`sure`, of several
-       vectors at once) they are made again, `exact`.  NaN is never sure, and 0.  What a byte does not hold is cut off
-       before it is multiplied, so that a multiply-add does all the rest (bench/rows.py, Zen 5: casts of rows of 128,
-       512 and 2048 numbers 1.08, 1.06, 1.14, softmax to bytes, whose shares are not below 0, 1.05, 1.06, 1.16). */
+       vectors at once) they are made again, `exact`.  NaN is never sure, and 0 before the zero point is added.  What a
+       byte does not hold is cut off before it is multiplied, so that a multiply-add does all the rest (bench/rows.py,
+       Zen 5: casts of rows of 128, 512 and 2048 numbers 1.08, 1.06, 1.14, softmax to bytes, whose shares are not below
+       0, 1.05, 1.06, 1.16). */
     static inline vf32 put_bytes(char *p, vf32 x, int n, float by, float zero) {
         const vf32 lift = (vf32){0} + (12582912.0f + zero), lifted = x * by + lift;
         const bytes_s8 made = lowest_bytes(lifted);
@@ -124,7 +125,7 @@ cdef extern from *:
     } \\
     static inline void exact_##S(char *p, vf32 v, int n, float scale, float zero) { \\
         const vf32 q = between_##S(v / scale, zero), lifted = q + 12582912.0f; \\
-        const bytes_s8 made = lowest_bytes((vf32)(((whole_i32)lifted + (int)zero) & (q == q))); \\
+        const bytes_s8 made = lowest_bytes((vf32)(((whole_i32)lifted & (q == q)) + (int)zero)); \\
         memcpy(p, &made, n); \\
     }
     FASTGEMM_BYTES_OF(s8, -128, 127)

@@ -152,7 +152,8 @@ cdef extern from *:
     }
     static inline __attribute__((always_inline)) vf32 odd_in_segments(
             vf32 x, const segments_t *s, int count, int pieces, float width) {
-        const vf32 most = (vf32){0} + (pieces - 0.75f) * width;
+        /* (There all of segments.py's odd ones are 1 to the bit: `1 + erf(x)` of large negative x is 0.) */
+        const vf32 most = (vf32){0} + (pieces - 0.7f) * width;
         x = below_f32(above_f32(x, -most), most);
         return x * in_segments(magnitude_f32(x), s, count, width);
     }
