@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgemm import database
-from fastgemm.database import reading
+from fastgemm.database import files, reading
 from fastgemm.problem import Config, Problem, Record, names
 
 
@@ -99,7 +99,7 @@ def test_open_fails(user_file: Path, monkeypatch: pytest.MonkeyPatch, error: OSE
     def refuse(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(reading, "open", refuse, raising=False)
+    monkeypatch.setattr(files, "open", refuse, raising=False)
     found, said = load()
     check_one_warning(user_file, error.strerror or "", said)
     assert len(found) == 0

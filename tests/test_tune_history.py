@@ -98,6 +98,25 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytes
     assert "larger than" in reason
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    """A pipe would wait for somebody to write, and a device may never end."""
+    path = tmp_path / "log.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to(os.devnull)
+    else:
+        path.mkdir()
+    found, (reason,) = history.read(path)
+    assert found == []
+    assert ("it is a folder" if kind == "folder" else "not a regular file") in reason
+    with pytest.raises(OSError, match=r"log\.jsonl"):
+        history.prune(path, lambda trial: True)
+
+
 APPEND = """
 import sys
 from pathlib import Path

@@ -1,8 +1,9 @@
-"""Files that several processes write: a lock, and replacement in one step."""
+"""Files that several processes write: what is read of them, a lock, and replacement in one step."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -16,6 +17,32 @@ except ImportError:  # no POSIX: the last of two simultaneous writers wins
 
 # The lock is held for milliseconds; whoever has it this long is stopped or stuck.
 LOCK_SECONDS = 30.0
+
+
+def regular(path: Path, most: int) -> bytes | None:
+    """Return the bytes of a regular file, at most so many; None where there is none.
+
+    Raises
+    ------
+    OSError
+        For anything else: a folder, a pipe, a device, a larger file.
+    """
+    try:
+        status = path.stat()
+        # Not opened before that is clear: opening a pipe waits for somebody to write.
+        if stat.S_ISDIR(status.st_mode):
+            said = "it is a folder" if os.access(path, os.R_OK) else "a folder without permission to read it"
+            raise IsADirectoryError(errno.EISDIR, said, str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        # The file may grow meanwhile.
+        with open(path, "rb") as file:
+            data = file.read(most + 1) if status.st_size <= most else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if data is None or len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", str(path))
+    return data
 
 
 def replace(target: Path, text: str) -> None:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
-import stat
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from .. import registry
 from ..problem import Record
+from .files import regular
 
 SCHEMA = 1
 # Some 150,000 records.  Parsing takes several times the size in memory.
@@ -84,21 +83,9 @@ def contents(path: Path, only: tuple[str | None, str | None] = (None, None)) -> 
 
 
 def _bytes(path: Path) -> bytes | None:
-    try:
-        status = path.stat()
-        # Not opened before that is clear: opening a pipe waits for somebody to write.
-        if stat.S_ISDIR(status.st_mode):
-            raise OSError("it is a folder" if os.access(path, os.R_OK) else "a folder without permission to read it")
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError("not a regular file")
-        if status.st_size > MAX_BYTES:
-            raise OSError(f"larger than {MAX_BYTES >> 20} MiB")
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    data = regular(path, MAX_BYTES)
+    if data is None:
         return None
-    if len(data) > MAX_BYTES:
-        raise OSError(f"larger than {MAX_BYTES >> 20} MiB")
     if not data.strip():
         raise OSError("empty file")
     return data

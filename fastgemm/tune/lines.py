@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..database.files import locked, replace
+from ..database.files import locked, regular, replace
 
 Made = TypeVar("Made")
 
@@ -81,11 +81,7 @@ def read(path: Path, made: Callable[[Any], Made]) -> tuple[list[Made], list[str]
     values: list[Made] = []
     left_out: list[str] = []
     try:
-        if path.stat().st_size > MAX_FILE:
-            return [], [f"{path}: larger than {MAX_FILE >> 20} MiB"]
-        text = path.read_bytes().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return [], []
+        text = _text(path)
     except OSError as error:
         return [], [f"{path}: {error.strerror or error}"]
     for number, line in enumerate(text.split("\n"), 1):
@@ -104,13 +100,15 @@ def rewrite(path: Path, wanted: Callable[[Any], bool], dry_run: bool = False) ->
     `wanted` raises as the function given to `read` does for a line that is none, which goes too.
     """
     with locked(path):
-        if not path.exists():
-            return 0, 0
-        lines = [line for line in path.read_bytes().decode("utf-8", "replace").split("\n") if line.strip()]
+        lines = [line for line in _text(path).split("\n") if line.strip()]
         kept = [line for line in lines if _holds(line, wanted)]
         if len(kept) < len(lines) and not dry_run:
             replace(path, "".join(line + "\n" for line in kept))
     return len(lines) - len(kept), len(lines)
+
+
+def _text(path: Path) -> str:
+    return (regular(path, MAX_FILE) or b"").decode("utf-8", "replace")
 
 
 def _holds(line: str, wanted: Callable[[Any], bool]) -> bool:
