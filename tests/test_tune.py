@@ -200,6 +200,7 @@ def test_log_keeps_the_good_lines(tmp_path):
         json.dumps({**dataclasses.asdict(good), "calls": 7, "more": 7}),
         json.dumps({**dataclasses.asdict(good), "calls": 0}),
         json.dumps({**dataclasses.asdict(good), "calls": True}),
+        json.dumps({**dataclasses.asdict(good), "calls": 10**400}),
         '{"dtype": "f64", "m": 1, "n": 2, "k": 3}',
         '{"dtype": "f64", "m": 1, "n": 2}',
         '{"dtype": "int4", "m": 1, "n": 2, "k": 3}',
@@ -216,7 +217,22 @@ def test_log_keeps_the_good_lines(tmp_path):
     path.write_text("\n".join(lines))
     problems, left_out = shapes.from_log(path)
     assert list(problems.items()) == [(good, 8), (Problem("f64", 1, 2, 3), 1)]
-    assert len(left_out) == 11
+    assert len(left_out) == 12
+
+
+def test_a_dtype_of_a_log_may_have_numpys_name(tmp_path):
+    path = tmp_path / "untuned.jsonl"
+    path.write_text("".join(f'{{"dtype": "{name}", "m": 1, "n": 2, "k": 3}}\n' for name in ("float32", "f32")))
+    assert shapes.from_log(path) == ({Problem("f32", 1, 2, 3): 2}, [])
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no such file here")
+def test_what_says_no_size_is_bounded(monkeypatch):
+    """A pipe or a device may hold more than the size of its file, which is 0."""
+    monkeypatch.setattr(shapes, "MAX_FILE", 100)
+    for read in (shapes.from_log, lambda path: shapes.from_csv(path, [], [1])):
+        with pytest.raises(ShapeError, match="/proc/self/maps: larger than"):
+            read(Path("/proc/self/maps"))
 
 
 def test_the_hottest_shapes_of_a_log_come_first(tmp_path):

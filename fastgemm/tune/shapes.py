@@ -26,6 +26,9 @@ from ..problem import LAYOUTS, Problem, as_called, names, normalised, transposed
 # A list of shapes is a few kilobytes; this stops a wrong file name from filling memory.
 MAX_FILE = 64 << 20
 
+# Of a line of a log: what a problem weighs is a float, and a whole number may be too large for one.
+MAX_CALLS = 10**15
+
 # Of a size; checked before a text becomes a number, because that takes long for a very long one.
 MAX_DIGITS = 13
 
@@ -184,8 +187,8 @@ def from_log(path: Path) -> tuple[dict[Problem, int], list[str]]:
             fields = json.loads(line)
             problem = from_fields(fields)
             count = fields.get("calls", 1)
-            if type(count) is not int or count < 1:
-                raise ShapeError("calls must be a whole number, at least 1")
+            if type(count) is not int or not 1 <= count <= MAX_CALLS:
+                raise ShapeError(f"calls must be a whole number between 1 and {MAX_CALLS:g}")
             # Calls log what they look up; only a line written by hand can be another problem.
             problem = as_called(problem)
             calls[problem] = calls.get(problem, 0) + count
@@ -218,7 +221,8 @@ def from_fields(fields: object) -> Problem:
     for name in ("dtype", "layout", "epilogue"):
         if not isinstance(known.get(name, ""), str):
             raise ShapeError(f"{name} must be a string")
-    return Problem(**known)
+    # A line written by hand may have NumPy's name, under which no record would be found.
+    return Problem(**{**known, "dtype": registry.dtype(known["dtype"]).name})
 
 
 def _problem(
@@ -242,13 +246,16 @@ def _problem(
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise ShapeError(f"{path}: larger than {MAX_FILE >> 20} MiB, which no list of shapes is")
-        return path.read_text(encoding="utf-8-sig")
+        # Not its size first: a pipe, which a shell may make of a command, has none.
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read(MAX_FILE + 1)
     except UnicodeDecodeError:
         raise ShapeError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise ShapeError(f"{path}: {error.strerror or error}") from None
+    if len(text) > MAX_FILE:
+        raise ShapeError(f"{path}: larger than {MAX_FILE >> 20} MiB, which no list of shapes is")
+    return text
 
 
 def _whole(where: str, column: str, cell: str) -> int:
