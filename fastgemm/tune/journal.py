@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..database.reading import MAX_SECONDS, MAX_TRIALS, MIN_SECONDS
 from ..problem import Config, Problem
 from . import lines
 from .shapes import from_fields
@@ -77,7 +78,15 @@ class Entry:
         return self.strategy if self.strategy in SEARCHLESS else SEARCH
 
 
-_NUMBERS = ("seconds", "baseline_seconds", "numpy_seconds", "gain", "p", "spread")
+# Numbers and the least and the most of each: reports divide by them, and nobody could have measured others.
+_TIME = (MIN_SECONDS, MAX_SECONDS)
+_RATIO = MAX_SECONDS / MIN_SECONDS
+_NUMBERS = {
+    **dict.fromkeys(("seconds", "baseline_seconds", "numpy_seconds"), _TIME),
+    "gain": (-1.0, _RATIO),
+    "p": (0.0, 1.0),
+    "spread": (0.0, _RATIO),
+}
 _COUNTS = ("trials", "failures")
 _TEXTS = ("strategy", "date", "cpu", "kernels", "detail")
 
@@ -124,17 +133,23 @@ def _entry(fields: Any) -> Entry:
     if reason := config.misfit(problem):
         raise ValueError(reason)
     values: dict[str, Any] = {}
-    for name in _NUMBERS:
+    for name, bounds in _NUMBERS.items():
         value = fields.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise ValueError(f"{name} must be a number")
-        values[name] = math.nan if value is None else float(value)
+        values[name] = math.nan if value is None else _number(name, value, *bounds)
     for name in _COUNTS:
         values[name] = fields.get(name, 0)
-        if type(values[name]) is not int:
-            raise ValueError(f"{name} must be an integer")
+        if type(values[name]) is not int or not 0 <= values[name] <= MAX_TRIALS:
+            raise ValueError(f"{name} must be an integer between 0 and {MAX_TRIALS}")
     for name in _TEXTS:
         values[name] = fields.get(name, "")
         if not isinstance(values[name], str):
             raise ValueError(f"{name} must be a string")
     return Entry(problem, fields["status"], config, **values)
+
+
+def _number(name: str, value: Any, low: float, high: float) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{name} must be a number")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low:g} and {high:g}, not {value}")
+    return float(value)
