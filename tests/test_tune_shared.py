@@ -87,6 +87,14 @@ def test_a_storage_that_cannot_be_used_is_named(url: str, reason: str, tmp_path:
         storage.opened(url)
 
 
+@pytest.mark.parametrize("line", ["[]", "{}", "null", "1", '{"op_code": 0}', '{"op_code": 99}', "two\nlines", "\xff"])
+def test_a_file_that_is_no_journal_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "notes.log"
+    path.write_bytes(line.encode("latin-1") + b"\n")
+    with pytest.raises(strategies.StorageError, match=r"notes\.log: no journal of Optuna"):
+        storage.opened(str(path))
+
+
 def test_only_a_strategy_with_studies_takes_a_storage(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="keeps no study"):
         strategies.load("random", storage.opened(str(tmp_path / "study.log")))

@@ -64,8 +64,10 @@ def opened(text: str) -> BaseStorage:
             raise StorageError(f"{path.parent}: no such folder")
         try:
             return JournalStorage(JournalFileBackend(str(path)))
-        except (OSError, ValueError) as error:
-            raise StorageError(f"{path}: {error}") from None
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror or error}") from None
+        except Exception as error:  # replaying lines that Optuna did not write fails in a way of their own
+            raise StorageError(f"{path}: no journal of Optuna ({type(error).__name__}: {_reason(error)})") from None
     return _patiently(lambda: RDBStorage(url), url)
 
 
@@ -86,7 +88,11 @@ def _patiently(make: Callable[[], Made], what: str) -> Made:
             return make()
         except Exception as error:  # the errors of SQLAlchemy, and of the driver under it, have no common base
             if attempt + 1 == ATTEMPTS or type(error).__name__ not in PASSING:
-                lines = str(error).strip().splitlines() or [type(error).__name__]
-                raise StorageError(f"{what}: {lines[0][:200]}") from None
+                raise StorageError(f"{what}: {_reason(error)}") from None
             time.sleep(0.05 * 2**attempt)
     raise AssertionError("unreachable")
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200]
