@@ -75,8 +75,15 @@ def test_help_teaches(capsys):
         (["--shapes", "3x4x5", "--threads", "0"], "above zero"),
         (["--shapes", "3x4x5", "--threads", "99999"], "at most"),
         (["--shapes", "3x4x5", "--trials", "-1"], "above zero"),
+        (["--shapes", "3x4x5", "--trials", "\uff11"], "above zero"),
+        (["--shapes", "3x4x5", "--trials", "1_0"], "above zero"),
+        (["--shapes", "3x4x5", "--trials", 5000 * "9"], "whole number above zero of at most 20 digits"),
         (["--shapes", "3x4x5", "--seconds", "nan"], "seconds"),
+        (["--shapes", "3x4x5", "--seconds", "1_0"], "seconds"),
+        (["--shapes", "3x4x5", "--seconds", 5000 * "9"], "seconds"),
         (["--shapes", "3x4x5", "--seed", "-1"], "whole number"),
+        (["--shapes", "3x4x5", "--seed", 5000 * "9"], "whole number of at most 20 digits"),
+        (["--shapes", 5000 * "x"], "MxNxK"),
         (["--shapes", "3x4x5", "--strategy", "luck"], "invalid choice"),
         (["--shapes", "3x4x5", "--layout", "xy"], "invalid choice"),
         (["--shapes-file", "no-such-file.csv"], "no-such-file.csv"),
@@ -91,7 +98,9 @@ def test_bad_arguments_are_refused(arguments, reason, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
-    assert reason in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert reason in said
+    assert len(said) < 1000
 
 
 @pytest.mark.parametrize("package", ["rich", "scipy", "optuna", "xgboost"])

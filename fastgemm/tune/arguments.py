@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+
+# Of a whole number, a seed of 64 bits for instance; checked first, because a very long text takes long to become one.
+MAX_DIGITS = 20
+# Of a value in a message.
+MAX_SHOWN = 60
+
+
+def shown(text: str) -> str:
+    """Write what was given into a message, the beginning of it where it is long.
+
+    Examples
+    --------
+    >>> shown("ten"), len(shown(5000 * "9"))
+    ("'ten'", 65)
+    """
+    return repr(text) if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]!r}..."
 
 
 def count(text: str) -> int:
@@ -14,16 +31,12 @@ def count(text: str) -> int:
     >>> count("12")
     12
     """
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(text)
+    return _digits(text, 1, "a whole number above zero")
 
 
 def whole(text: str) -> int:
     """Read a whole number, zero included."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
+    return _digits(text, 0, "a whole number")
 
 
 def above_zero(what: str) -> Callable[[str], float]:
@@ -37,11 +50,20 @@ def above_zero(what: str) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            value = float(text)
+            # float() takes underscores and the digits of every script.
+            value = float(text) if re.fullmatch(r"[0-9.eE+-]+", text) else -1.0
         except ValueError:
             value = -1.0
         if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what} above zero")
+            raise argparse.ArgumentTypeError(f"{shown(text)} is not {what} above zero")
         return value
 
     return read
+
+
+def _digits(text: str, least: int, what: str) -> int:
+    # int() takes signs, underscores and the digits of every script.
+    if not re.fullmatch(rf"[0-9]{{1,{MAX_DIGITS}}}", text) or int(text) < least:
+        more = f" of at most {MAX_DIGITS} digits" if len(text) > MAX_DIGITS else ""
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not {what}{more}")
+    return int(text)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from .. import registry
 from ..problem import LAYOUTS, Problem, as_called, names, normalised, transposed
+from .arguments import shown
 
 # A list of shapes is a few kilobytes; this stops a wrong file name from filling memory.
 MAX_FILE = 64 << 20
@@ -59,10 +60,10 @@ def parse(text: str) -> Shape:
     100
     """
     if not re.fullmatch(r"[0-9]+([xX][0-9]+){2,3}", text):
-        raise ShapeError(f"shape {text!r} is not of the form MxNxK or MxNxKxSTACK, 512x512x64 for instance")
+        raise ShapeError(f"shape {shown(text)} is not of the form MxNxK or MxNxKxSTACK, 512x512x64 for instance")
     parts = text.lower().split("x")
     if max(map(len, parts)) > MAX_DIGITS:
-        raise ShapeError(f"shape {text[:60]!r}: a size of {max(map(len, parts))} digits is larger than any array")
+        raise ShapeError(f"shape {shown(text)}: a size of {max(map(len, parts))} digits is larger than any array")
     shape = Shape(*map(int, parts))
     if min(shape) < 1:
         raise ShapeError(f"shape {text!r} has a zero: every size must be at least 1")
