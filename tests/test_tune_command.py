@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import environment
@@ -101,6 +102,14 @@ def test_bad_arguments_are_refused(arguments, reason, capsys):
     said = capsys.readouterr().err
     assert reason in said
     assert len(said) < 1000
+
+
+def test_a_folder_that_is_still_to_be_made_is_one(tmp_path, capsys):
+    """As FASTGEMM_DB has it."""
+    assert main(["--shapes", "8x8x8", "--dry-run", "--db", str(tmp_path / "new") + os.sep]) == 0
+    assert f"database {tmp_path / 'new' / 'tuning.json'}\n" in capsys.readouterr().out
+    assert main(["--shapes", "8x8x8", "--dry-run", "--db", "~/no such file.json"]) == 0
+    assert f"database {Path.home() / 'no such file.json'}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("package", ["rich", "scipy", "optuna", "xgboost"])

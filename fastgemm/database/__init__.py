@@ -45,6 +45,7 @@ __all__ = [
     "files_of",
     "load",
     "merge",
+    "named",
     "read",
     "read_groups",
     "remove",
@@ -200,14 +201,27 @@ def user_path() -> Path:
     >>> database.user_path().name != ""
     True
     """
-    named = os.environ.get("FASTGEMM_DB", "")
-    if named:
-        path = Path(os.path.expanduser(named))
-        # A folder that is still to be made says so by its last character only.
-        is_folder = named.endswith((os.sep, os.altsep or os.sep)) and not os.path.exists(path)
-        return path / DEFAULT_NAME if is_folder else path
+    text = os.environ.get("FASTGEMM_DB", "")
+    if text:
+        return named(text)
     folder = Path(_data_folder())
     return folder / "fastgemm" / DEFAULT_NAME if folder.is_absolute() else Path(os.devnull)
+
+
+def named(text: str | os.PathLike[str]) -> Path:
+    """Return the database that a user means by a name; ``~`` is the home folder.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> database.named("no-such-folder/").name, database.named("mine.json").name
+    ('tuning.json', 'mine.json')
+    """
+    name = os.fspath(text)
+    path = Path(os.path.expanduser(name))
+    # A folder that is still to be made says so by its last character only.
+    is_folder = name.endswith((os.sep, os.altsep or os.sep)) and not os.path.exists(path)
+    return path / DEFAULT_NAME if is_folder else path
 
 
 def _data_folder() -> str:

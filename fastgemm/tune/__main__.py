@@ -170,7 +170,7 @@ def tune_graph(
     options = _parser().parse_args([])
     options.seconds, options.trials, options.quiet = seconds, trials, quiet
     options.strategy = strategy or "auto"
-    options.db = None if path is None else Path(path)
+    options.db = None if path is None else database.named(path)
     from . import graphs
 
     return graphs.tune(compiled, options)
@@ -265,7 +265,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--seed", type=values.whole, metavar="N", default=0, help="of search and operands (default: 0)")
     where = parser.add_argument_group("results")
-    where.add_argument("--db", type=Path, metavar="FILE", help="the database; a folder means its tuning.json")
+    where.add_argument(
+        "--db", type=database.named, metavar="FILE", help="the database; a folder (FOLDER/) means its tuning.json"
+    )
     where.add_argument(
         "--storage",
         metavar="URL",
