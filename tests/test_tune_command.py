@@ -16,8 +16,8 @@ from conftest import environment
 
 from fastgemm import cpu, database, kernels
 from fastgemm.heuristic import rules
-from fastgemm.problem import Config, Problem
-from fastgemm.tune import chronicle, driver, history, journal, nested_search, strategies
+from fastgemm.problem import Config, Problem, Record
+from fastgemm.tune import chronicle, driver, graphs, history, journal, nested_search, strategies
 from fastgemm.tune.__main__ import main
 from fastgemm.tune.driver import Budget
 from fastgemm.tune.journal import Entry
@@ -67,6 +67,14 @@ def test_help_teaches(capsys):
         (["--shapes", "3x4x" + 5000 * "9"], "digits"),
         (["--shapes", "8x8x8", "--specialize", "--strategy", "gbfs"], "--specialize does not search"),
         (["--shapes", "8x8x8", "--specialize", "--trials", "3"], "--specialize does not search"),
+        (["--shapes", "8x8x8", "--specialize", "--quick"], "--specialize does not search"),
+        (["--shapes", "8x8x8", "--batch", "8"], "--batch goes with --graph"),
+        (["--renew", "--batch", "8"], "--batch goes with --graph"),
+        (["--shapes-file", "shapes.csv", "--layout", "nt"], "--layout goes with --shapes"),
+        (["--from-db", "tuning.json", "--activation", "relu"], "--activation goes with --shapes"),
+        (["--graph", "model.onnx", "--dtype", "float32"], "--dtype goes with --shapes or --shapes-file"),
+        (["--shapes", "8x8x8", "--dry-run", "--report", "folder"], "--dry-run measures nothing"),
+        (["--from-log", os.devnull], f"{os.devnull}: there are no shapes in it"),
         (["--renew", "--trials", "3"], "--renew does not search"),
         (["--renew", "--strategy", "auto"], "--renew does not search"),
         (["--shapes", "8x8x8", "--renew", "--specialize"], "exclude each other"),
@@ -104,12 +112,50 @@ def test_bad_arguments_are_refused(arguments, reason, capsys):
     assert len(said) < 1000
 
 
+@pytest.mark.parametrize("source", ["--from-log", "--from-db"])
+def test_shapes_that_options_leave_out_are_counted(source, tmp_path, capsys):
+    path = tmp_path / "shapes"
+    problems = [Problem("f32", 8, 8, 8), Problem("f32", 9, 9, 9, threads=2), Problem("f64", 8, 8, 8)]
+    if source == "--from-log":
+        path.write_text("".join(json.dumps(dataclasses.asdict(problem)) + "\n" for problem in problems))
+    else:
+        database.write(path, [Record(problem, rules.config(problem), 1e-6, 2e-6, kernels="k") for problem in problems])
+    assert main([source, str(path), "--dtype", "float32", "--threads", "2", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "1 problems to tune" in said.out
+    assert f"left out: {path}: 1 shapes by --dtype (theirs: float64)\n" in said.err
+    assert f"left out: {path}: 1 shapes by --threads (theirs: 1)\n" in said.err
+    with pytest.raises(SystemExit):
+        main([source, str(path), "--threads", "9", "--dry-run"])
+    said = capsys.readouterr().err
+    assert f"left out: {path}: 3 shapes by --threads (theirs: 1, 2)\n" in said
+    assert "no shape is left to tune" in said
+
+
+def test_layout_and_activation_are_of_the_shapes(tmp_path, capsys):
+    path = tmp_path / "shapes.csv"
+    path.write_text("M,N,K\n7,5,3\n")
+    arguments = ["--shapes", "9x8x7", "--shapes-file", str(path), "--threads", "1", "--dry-run"]
+    assert main([*arguments, "--layout", "np", "--activation", "relu"]) == 0
+    said = capsys.readouterr().out
+    assert "9x8x7 float32 np+relu 1 thread" in said
+    assert "7x5x3 float32 1 thread" in said
+
+
 def test_a_folder_that_is_still_to_be_made_is_one(tmp_path, capsys):
     """As FASTGEMM_DB has it."""
     assert main(["--shapes", "8x8x8", "--dry-run", "--db", str(tmp_path / "new") + os.sep]) == 0
     assert f"database {tmp_path / 'new' / 'tuning.json'}\n" in capsys.readouterr().out
     assert main(["--shapes", "8x8x8", "--dry-run", "--db", "~/no such file.json"]) == 0
     assert f"database {Path.home() / 'no such file.json'}\n" in capsys.readouterr().out
+
+
+def test_stopping_while_a_graph_is_compiled(monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(graphs, "from_file", stop)
+    assert main(["--graph", "model.onnx"]) == 130
 
 
 @pytest.mark.parametrize("package", ["rich", "scipy", "optuna", "xgboost"])

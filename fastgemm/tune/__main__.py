@@ -99,6 +99,14 @@ EXTRAS = {"rich": "tune", "scipy": "tune", "optuna": "tune", "cmaes": "tune", "x
 QUICK_SHAPES = 10
 QUICK_SECONDS = 60
 
+# Options that only sources of these kinds heed.
+GOES_WITH = {
+    "batch": ("graph",),
+    "dtype": ("shapes", "shapes_file", "from_log", "from_db"),
+    "layout": ("shapes",),
+    "activation": ("shapes",),
+}
+
 # Room for the rest of the machine and for what the allocator keeps.
 MEMORY_SHARE = 0.6
 
@@ -115,17 +123,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROG}: nothing to tune; --help explains and has examples", file=sys.stderr)
         return 2
     options = parser.parse_args(arguments)
-    if options.specialize and options.renew:
-        parser.error("--specialize and --renew exclude each other")
-    if options.specialize and (options.strategy or options.storage or options.trials or options.seconds):
-        parser.error("--specialize does not search: it takes no --strategy, --trials, --seconds or --storage")
-    if options.renew and (options.strategy or options.storage or options.trials):
-        parser.error("--renew does not search: it takes no --strategy, --trials or --storage")
+    if not _sources(options):
+        _default_source(options)
+    if why := _misuse(options):
+        parser.error(why)
     options.strategy = options.strategy or ("tpe" if options.storage else "auto")
-    if options.renew and not _sources(options):
-        options.from_db = options.db or database.user_path()
     if options.quick:
-        _hurry(options)
+        options.seconds = options.seconds or QUICK_SECONDS
+    try:
+        with _extras():
+            return _run(parser, options)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _misuse(options: argparse.Namespace) -> str:
+    """Why options do not go together, where one of them would do nothing; "" where they do."""
+    if options.specialize and options.renew:
+        return "--specialize and --renew exclude each other"
+    searching = options.strategy or options.storage or options.trials
+    if options.specialize and (searching or options.seconds or options.quick):
+        return "--specialize does not search: it takes no --strategy, --trials, --seconds, --quick or --storage"
+    if options.renew and searching:
+        return "--renew does not search: it takes no --strategy, --trials or --storage"
+    if options.dry_run and options.report:
+        return "--dry-run measures nothing: it takes no --report"
+    for name, wanted in GOES_WITH.items():
+        # Without any source it is that what the command lacks.
+        if getattr(options, name) and _sources(options) and not any(getattr(options, source) for source in wanted):
+            return f"{_spelled(name)} goes with " + " or ".join(map(_spelled, wanted))
+    return ""
+
+
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         problems, left_out = _problems(options)
     except ShapeError as error:
@@ -135,27 +169,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not problems:
         none = "no shapes; give --shapes, --shapes-file, --graph, --from-log or --from-db"
         parser.error("no shape is left to tune" if left_out else none)
-    try:
-        with _extras():
-            from . import nested_search, session
+    from . import nested_search, session
 
-            if options.space == "nested":
-                if why := next(filter(None, map(nested_search.misfit, problems)), None):
-                    parser.error(f"--space nested: {why}")
-                others = (options.specialize, options.renew, options.storage, options.resume, options.report)
-                if any(others) or options.dry_run:
-                    parser.error("--space nested makes no records and takes --strategy, --trials, --seconds and --seed")
-                if options.strategy == "tpe":
-                    parser.error("--space nested: tpe is for the kernels' own space")
-            try:
-                if options.space == "nested":
-                    return nested_search.run(problems, options)
-                return session.preview(problems, options) if options.dry_run else session.run(problems, options)
-            except session.Refused as error:
-                print(f"{PROG}: {error}", file=sys.stderr)
-                return 1
-    except KeyboardInterrupt:
-        return 130
+    if options.space == "nested":
+        if why := next(filter(None, map(nested_search.misfit, problems)), None):
+            parser.error(f"--space nested: {why}")
+        others = (options.specialize, options.renew, options.storage, options.resume, options.report)
+        if any(others) or options.dry_run:
+            parser.error("--space nested makes no records and takes --strategy, --trials, --seconds and --seed")
+        if options.strategy == "tpe":
+            parser.error("--space nested: tpe is for the kernels' own space")
+    try:
+        if options.space == "nested":
+            return nested_search.run(problems, options)
+        return session.preview(problems, options) if options.dry_run else session.run(problems, options)
+    except session.Refused as error:
+        print(f"{PROG}: {error}", file=sys.stderr)
+        return 1
 
 
 def tune_graph(
@@ -210,15 +240,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--layout",
         choices=LAYOUTS,
-        default="nn",
         metavar="AB",
         help="a letter for A and one for B: n as numpy makes them, t transposed, g neither, p (of B) packed beforehand "
-        "by fastgemm.pack (with --shapes)",
+        "by fastgemm.pack (with --shapes; default: nn)",
     )
     what.add_argument(
         "--activation",
         choices=[row.name for row in activations.EPILOGUES],
-        default="none",
         metavar="NAME",
         help="what fastgemm.linear does to the products: "
         f"{', '.join(row.name for row in activations.EPILOGUES)} (with --shapes)",
@@ -300,12 +328,13 @@ def _sources(options: argparse.Namespace) -> bool:
     return bool(options.shapes or options.shapes_file or options.graph or options.from_log or options.from_db)
 
 
-def _hurry(options: argparse.Namespace) -> None:
-    """Fill in what --quick leaves open."""
+def _default_source(options: argparse.Namespace) -> None:
+    """Fill in the problems that --renew and --quick mean by themselves."""
     log = os.environ.get(untuned.NAME)
-    if log and not _sources(options):
+    if options.renew:
+        options.from_db = options.db or database.user_path()
+    elif options.quick and log:
         options.from_log = Path(log)
-    options.seconds = options.seconds or QUICK_SECONDS
 
 
 def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
@@ -315,7 +344,11 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
         raise ShapeError("--threads: this build has no OpenMP, so every call runs on one thread")
     threads = options.threads or [get_num_threads()]
     found = shapes.product(
-        map(shapes.parse, options.shapes), options.dtype or ["f32"], threads, options.layout, options.activation
+        map(shapes.parse, options.shapes),
+        options.dtype or ["f32"],
+        threads,
+        options.layout or "nn",
+        options.activation or "none",
     )
     if options.graph:
         from . import graphs
@@ -323,17 +356,18 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
         for count in threads:
             found += graphs.from_file(options.graph, count, options.batch)
     left_out: list[str] = []
+    files: list[tuple[Path, list[Problem], list[str]]] = []
     if options.shapes_file:
-        more, out = shapes.from_csv(options.shapes_file, options.dtype, threads)
-        found, left_out = found + more, left_out + out
+        files.append((options.shapes_file, *shapes.from_csv(options.shapes_file, options.dtype, threads)))
     if options.from_log:
         logged, out = shapes.from_log(options.from_log)
-        found += _chosen(logged, options)
-        left_out += out
+        files.append((options.from_log, *_chosen(options.from_log, logged, out, options)))
     if options.from_db:
         recorded, out = earlier.problems(options.from_db)
-        found += _chosen(recorded, options)
-        left_out += out
+        files.append((options.from_db, *_chosen(options.from_db, recorded, out, options)))
+    for path, more, out in files:
+        found += more
+        left_out += out if more or out else [f"{path}: there are no shapes in it"]
     fitting = []
     for problem in dict.fromkeys(found):
         if (needed := footprint(problem)) > MEMORY_SHARE * _memory():
@@ -343,10 +377,20 @@ def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     return (fitting[:QUICK_SHAPES] if options.quick else fitting), left_out
 
 
-def _chosen(problems: Iterable[Problem], options: argparse.Namespace) -> list[Problem]:
+def _chosen(
+    path: Path, problems: Iterable[Problem], left_out: list[str], options: argparse.Namespace
+) -> tuple[list[Problem], list[str]]:
     # A log and a database say which dtypes and how many threads there were; the options only choose among them.
-    dtypes, threads = options.dtype, options.threads
-    return [p for p in problems if (not dtypes or p.dtype in dtypes) and (not threads or p.threads in threads)]
+    kept = list(problems)
+    for option, spelled in (("dtype", shapes.type_label), ("threads", str)):
+        wanted = getattr(options, option)
+        others = {spelled(value) for p in kept if wanted and (value := getattr(p, option)) not in wanted}
+        fitting = [p for p in kept if spelled(getattr(p, option)) not in others]
+        if others:
+            number = len(kept) - len(fitting)
+            left_out = [*left_out, f"{path}: {number} shapes by --{option} (theirs: {', '.join(sorted(others))})"]
+        kept = fitting
+    return kept, left_out
 
 
 @contextlib.contextmanager
