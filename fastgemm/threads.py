@@ -97,12 +97,12 @@ def _from_environment(name: str) -> int | None:
     text = os.environ.get(name, "").split(",")[0].strip()
     if not text:
         return None
-    try:
-        return _checked(int(text))
-    except ValueError:
-        warnings.warn(f"{name}={text!r} is not a number of threads (1 to {MAX_THREADS}); ignored", RuntimeWarning,
-                      stacklevel=2)
-        return None
+    # int() takes signs, underscores and the digits of every script.
+    if text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MAX_THREADS:
+        return int(text)
+    warnings.warn(f"{name}={text!r} is not a number of threads (1 to {MAX_THREADS}); ignored", RuntimeWarning,
+                  stacklevel=2)
+    return None
 
 
 def default() -> int:

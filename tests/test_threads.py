@@ -170,7 +170,7 @@ def test_default_count_is_the_cores(child: Child) -> None:
 
 
 @pytest.mark.skipif(not _team.openmp, reason="built without OpenMP")
-@pytest.mark.parametrize("bad", ["0", "-1", "many", "1.5", "2 2"])
+@pytest.mark.parametrize("bad", ["0", "-1", "many", "1.5", "2 2", "1_0", "+2", "\uff12", "1025", 5000 * "9"])
 def test_bad_count_in_the_environment(child: Child, bad: str) -> None:
     """A count that cannot be used is not silently something else: the variable is named."""
     code = (
