@@ -8,6 +8,7 @@ fastgemm.tune --from-log FILE`` adds the lines up and tunes what took the most t
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import warnings
@@ -33,23 +34,37 @@ def saw(problem: Problem) -> None:
     _append([(problem, 1)])
 
 
+@functools.cache
+def file(named: str) -> str:
+    """Return the log that a name means: where it was first asked for, whatever folder the program goes to later.
+
+    Examples
+    --------
+    >>> import os
+    >>> from fastgemm import untuned
+    >>> untuned.file("untuned.jsonl") == os.path.abspath("untuned.jsonl")
+    True
+    """
+    return os.path.abspath(os.path.expanduser(named))
+
+
 def flush() -> None:
     """Write the calls that were made since the last time."""
     _append([(problem, calls) for problem, calls in _plan.take_counts() if problem in _seen])
 
 
 def _append(counts: list[tuple[Problem, int]]) -> None:
-    path = os.environ.get(NAME)
-    if not path or not counts:
+    named = os.environ.get(NAME)
+    if not named or not counts:
         return
     lines = [json.dumps({**asdict(problem), "calls": calls}) + "\n" for problem, calls in counts]
     # Opened for appending, one write for all: lines of several processes do not mix.
     try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write("".join(lines))
+        with open(file(named), "a", encoding="utf-8") as out:
+            out.write("".join(lines))
     except OSError as error:
         os.environ.pop(NAME, None)
-        warnings.warn(f"{NAME}={path}: {error.strerror}; not logging", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{NAME}={named}: {error.strerror}; not logging", RuntimeWarning, stacklevel=2)
 
 
 def _in_child() -> None:

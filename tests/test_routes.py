@@ -549,6 +549,24 @@ def test_log_of_untuned_problems(child: Child, database_path: Path, tmp_path: Pa
 
 
 @needs_kernels
+@pytest.mark.parametrize("name", ["seen.jsonl", "~/seen.jsonl"])
+def test_a_log_stays_where_it_was_begun(child: Child, database_path: Path, tmp_path: Path, name: str) -> None:
+    """Whatever folder the program goes to afterwards."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    code = (
+        f"import os; os.chdir({str(first)!r}); fastgemm.matmul(np.ones((3, 5)), np.ones((5, 7)))\n"
+        f"os.chdir({str(second)!r}); fastgemm.matmul(np.ones((4, 5)), np.ones((5, 7)))\n"
+        "fastgemm.matmul(np.ones((4, 5)), np.ones((5, 7)))\n"
+    )
+    child(PRELUDE + code, FASTGEMM_LOG_UNTUNED=name, FASTGEMM_NUM_THREADS="1", HOME=str(first))
+    lines = (first / "seen.jsonl").read_text().splitlines()
+    assert [json.loads(line)["m"] for line in lines] == [3, 4, 4]
+    assert not list(second.iterdir())
+
+
+@needs_kernels
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_logs_its_own_calls(child: Child, database_path: Path, tmp_path: Path) -> None:
     log = tmp_path / "seen.jsonl"

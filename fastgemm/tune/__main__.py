@@ -334,7 +334,7 @@ def _default_source(options: argparse.Namespace) -> None:
     if options.renew:
         options.from_db = options.db or database.user_path()
     elif options.quick and log:
-        options.from_log = Path(log)
+        options.from_log = Path(untuned.file(log))
 
 
 def _problems(options: argparse.Namespace) -> tuple[list[Problem], list[str]]:
