@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from . import database, kernels, registry, untuned
+from . import database, kernels, registry, untuned, variables
 from .driver import _plan
 from .heuristic import chain_items, packed_b, rules, ways
 from .locks import lock
@@ -57,7 +57,7 @@ _reading: database.Database | None = None
 _forced: Config | None = None
 _watching: list[tuple[Problem, Panels | None]] | None = None
 # How many ask for it: blocks, which may overlap in several threads, and the environment.
-_deterministic = int(os.environ.get("FASTGEMM_DETERMINISTIC", "") not in ("", "0"))
+_deterministic = int(variables.switch("FASTGEMM_DETERMINISTIC"))
 
 # KC of every plan while results must not depend on threads or tuning: a sum is cut where KC says, and nowhere else.
 DETERMINISTIC_KC = 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastgemm import cpu, registry
+from fastgemm import cpu, registry, variables
 from fastgemm.cpu import _caches, _cores, _cpuid, _features
 
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -355,3 +355,20 @@ def test_report_is_plain_data() -> None:
     import json
 
     assert json.loads(json.dumps(cpu.describe()))["key"] == cpu.key()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("0", False), ("No", False), ("off", False), ("1", True), ("TRUE", True), ("", True)]
+)
+def test_tile_registers_are_a_switch(monkeypatch: pytest.MonkeyPatch, text: str, wanted: bool) -> None:
+    monkeypatch.setattr(cpu, "features", lambda: frozenset(("amx_tile",)))
+    monkeypatch.setattr(cpu, "ask_for_tiles", lambda: True)
+    monkeypatch.setenv("FASTGEMM_AMX", text)
+    assert cpu.gives_tiles.__wrapped__() is wanted
+
+
+def test_a_switch_that_says_nothing_known_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTGEMM_AMX", "none")
+    for default in (False, True):
+        with pytest.warns(RuntimeWarning, match="FASTGEMM_AMX='none' is neither 0 nor 1"):
+            assert variables.switch("FASTGEMM_AMX", default) is default

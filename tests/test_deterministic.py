@@ -80,8 +80,12 @@ def test_parts_of_k_are_never_shared_by_threads() -> None:
 
 def test_from_the_environment(child) -> None:
     code = "import fastgemm; print('deterministic' in fastgemm.explain(m=9, n=9, k=9).why)"
-    assert child(code, FASTGEMM_DETERMINISTIC="1").stdout.strip() == "True"
-    assert child(code, FASTGEMM_DETERMINISTIC="0").stdout.strip() == "False"
+    for text, said in (("1", "True"), ("0", "False"), ("Yes", "True"), ("false", "False"), ("", "False")):
+        done = child(code, FASTGEMM_DETERMINISTIC=text)
+        assert (done.stdout.strip(), done.stderr) == (said, "")
+    done = child(code, FASTGEMM_DETERMINISTIC="maybe")
+    assert done.stdout.strip() == "False"
+    assert "FASTGEMM_DETERMINISTIC='maybe' is neither 0 nor 1" in done.stderr
 
 
 @pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda row: row.name)

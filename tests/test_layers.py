@@ -17,7 +17,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 # driver know the lower ones of them.
 APART = "heuristic"
 LAYERS = (
-    ("kinds", "locks"),
+    ("kinds", "locks", "variables"),
     ("registry", "version", "_outputs", "heuristic"),
     ("cpu", "row_operations", "activations", "segments"),
     ("heuristic.ways",),

@@ -177,6 +177,12 @@ def test_bfloat16_by_float32(child: Child) -> None:
     assert child(code, FASTGEMM_BF16="exact").stdout.split() == ["True", "False"]
 
 
+def test_a_word_that_is_none_for_bfloat16_is_refused(child: Child) -> None:
+    """Before the first product, which would not be computed as it was meant."""
+    done = child("import numpy as np, fastgemm; fastgemm.matmul(np.eye(2), np.eye(2))", status=1, FASTGEMM_BF16="Exact")
+    assert "FASTGEMM_BF16='Exact' is not 'exact'" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["i8_i32", "bf16"])
 def test_short_dot_products_are_not_packed(name: str) -> None:
     """Beside the instructions of a dot product: by how much there is to multiply."""

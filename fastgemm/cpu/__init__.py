@@ -11,9 +11,8 @@ that it has.  `key` puts the answers that tuning depends on into one line.
 from __future__ import annotations
 
 import functools
-import os
 
-from .. import registry
+from .. import registry, variables
 from ._caches import MIB, Caches, counted_l3, sizes
 from ._cores import affinity, cores, quota
 from ._cpuid import ask_for_tiles, cpuid, xcr0
@@ -78,7 +77,7 @@ def gives_tiles() -> bool:
     >>> cpu.gives_tiles() <= ("amx_tile" in cpu.features())
     True
     """
-    wanted = os.environ.get("FASTGEMM_AMX", "") != "0"
+    wanted = variables.switch("FASTGEMM_AMX", default=True)
     return wanted and "amx_tile" in features() and ask_for_tiles()
 
 
