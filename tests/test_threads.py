@@ -319,8 +319,9 @@ def test_worker_leaves_the_core_of_its_caller(child: Child) -> None:
         {"OMP_PROC_BIND": "close"},
         {"OMP_WAIT_POLICY": "passive"},
         {"FASTGEMM_BIND": "0"},
+        {"FASTGEMM_BIND": "off"},
     ],
-    ids=lambda v: "".join(v),
+    ids=lambda v: "".join(f"{name}={value}" for name, value in v.items()),
 )
 def test_settings_of_openmp(child: Child, variables: dict[str, str]) -> None:
     """A team that is smaller, or bound otherwise, than asked for computes all the same."""

@@ -27,6 +27,8 @@ from fastgemm.driver.threads cimport (
 
 import os
 
+from fastgemm import variables
+
 cdef enum:
     # Grains for a thread below which the work is cut into equal shares: no process holds a core for less than the
     # 1.5 ms that they take, and small pieces read A more often (f32 512^3 92 % of the peak in shares, 87 dealt out).
@@ -491,6 +493,6 @@ def swap_thread_limit(int count):
     return before
 
 
-if fg_threads_init(not (os.environ.get("FASTGEMM_BIND") == "0" or "OMP_PROC_BIND" in os.environ
-                        or "GOMP_CPU_AFFINITY" in os.environ)):
+if fg_threads_init(variables.switch("FASTGEMM_BIND", default=True) and "OMP_PROC_BIND" not in os.environ
+                   and "GOMP_CPU_AFFINITY" not in os.environ):
     raise ImportError("fastgemm: no thread-specific storage left in this process")

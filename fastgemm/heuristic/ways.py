@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Protocol
 
-from .. import cpu, registry
+from .. import cpu, registry, variables
 
 
 class Asked(Protocol):
@@ -399,7 +399,7 @@ def runs(family: str, tier: registry.Isa) -> bool:
     """
     row = registry.family(family)
     # The instructions of bfloat16 take subnormal numbers for zero; float32 arithmetic does not.
-    if row.rounds_halves and os.environ.get("FASTGEMM_BF16") == "exact":
+    if row.rounds_halves and exact_bf16():
         return False
     asked = registry.beyond(row, tier)
     if asked is None or not cpu.features().issuperset(asked[0]):
@@ -415,10 +415,18 @@ def asked_of_f32() -> str:
     RuntimeError
         If it says something else.
     """
-    asked = os.environ.get("FASTGEMM_F32", "")
-    if asked not in ("", "limbs", "vectors"):
-        raise RuntimeError(f"FASTGEMM_F32={asked!r} is neither 'limbs' nor 'vectors'")
-    return asked
+    return variables.word("FASTGEMM_F32", "limbs", "vectors")
+
+
+def exact_bf16() -> bool:
+    """Return whether FASTGEMM_BF16 says ``exact``.
+
+    Raises
+    ------
+    RuntimeError
+        If it says something else.
+    """
+    return variables.word("FASTGEMM_BF16", "exact") != ""
 
 
 def turns_matrices(row: registry.DType) -> bool:

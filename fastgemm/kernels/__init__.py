@@ -37,7 +37,7 @@ import importlib.util
 import os
 import time
 
-from .. import cpu, registry, variables
+from .. import cpu, registry
 from ..driver import _kernels, _plan
 from ..heuristic.ways import asked_of_f32, halved_bytes, runs
 from ..locks import lock
@@ -200,11 +200,9 @@ def active_isa() -> registry.Isa | None:
     Raises
     ------
     RuntimeError
-        If FASTGEMM_ISA names a tier that this CPU or this build does not have, or FASTGEMM_BF16 says nothing known.
+        If FASTGEMM_ISA names a tier that this CPU or this build does not have.
     """
     tiers = runnable()
-    # Where every first call comes by; `runs` compares, and cannot tell a word that is none from no word.
-    variables.word("FASTGEMM_BF16", "exact")
     forced = os.environ.get("FASTGEMM_ISA", "")
     if not forced:
         return tiers[-1] if tiers else None
