@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -9,14 +10,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from database_samples import BAD_FILES, CPU, KERNELS, SOUND, document, load, record
+from database_samples import BAD_FILES, CPU, KERNELS, SOUND, as_json, document, load, record
 
 from fastgemm import database, registry
-from fastgemm.database import files
+from fastgemm.database import files, reading
 from fastgemm.problem import Config, Problem, Record
 
 
@@ -138,16 +141,90 @@ def test_what_could_not_be_read_back_is_not_written(user_file: Path, bad: Record
 @pytest.mark.parametrize("name", sorted(set(BAD_FILES) - {"schema of tomorrow"}))
 def test_damaged_file_is_replaced_and_a_copy_kept(user_file: Path, name: str) -> None:
     user_file.write_bytes(BAD_FILES[name][0])
-    assert database.write(user_file, [record()], cpu=CPU) == 1
+    with pytest.warns(database.DatabaseWarning, match=r"mine\.json was damaged: .*mine\.json\.damaged is a copy"):
+        assert database.write(user_file, [record()], cpu=CPU) == 1
     assert read_mine(user_file) == [record()]
     assert user_file.with_name("mine.json.damaged").read_bytes() == BAD_FILES[name][0]
     assert load()[1] == []
+
+
+def test_copies_of_damaged_files_do_not_replace_each_other(user_file: Path) -> None:
+    for text in ("first", "second", "third"):
+        user_file.write_text(text)
+        with pytest.warns(database.DatabaseWarning, match="damaged"):
+            database.write(user_file, [record()], cpu=CPU)
+    copies = {path.name: path.read_text() for path in user_file.parent.glob("*.damaged*")}
+    assert copies == {
+        "mine.json.damaged": "first",
+        "mine.json.damaged.2": "second",
+        "mine.json.damaged.3": "third",
+    }
+
+
+def test_damage_in_any_group_that_changes_is_copied(user_file: Path) -> None:
+    """Groups are brought up to date one after the other; the second has lost nothing by the first."""
+    text = json.dumps(document({**as_json(record()), "seconds": -1}, kernels="k2"))
+    user_file.write_text(text)
+    with pytest.warns(database.DatabaseWarning, match="seconds must be between"):
+        assert database.merge(user_file, {(CPU, KERNELS): [record()], (CPU, "k2"): [record(m=9)]}) == 2
+    assert user_file.with_name("mine.json.damaged").read_text() == text
+
+
+def test_a_warning_that_is_an_error_comes_after_the_records(user_file: Path) -> None:
+    user_file.write_text("{")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(database.DatabaseWarning):
+            database.write(user_file, [record()], cpu=CPU)
+    assert read_mine(user_file) == [record()]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), MemoryError()])
+def test_what_could_not_be_read_is_not_replaced(
+    user_file: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    before = user_file.read_bytes()
+
+    def refuse(*args: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "open", refuse, raising=False)
+        for write in (database.write, database.remove):
+            with pytest.raises(OSError, match=r"Input/output error|not enough memory"):
+                write(user_file, [record(m=9)], cpu=CPU)  # type: ignore[operator]
+    assert user_file.read_bytes() == before
+    assert not list(user_file.parent.glob("*.damaged*"))
+
+
+def test_no_file_is_written_that_would_not_be_read(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    before = user_file.read_bytes()
+    monkeypatch.setattr(reading, "MAX_BYTES", len(before) + 10)
+    with pytest.raises(ValueError, match="would have 0 MiB"):
+        database.write(user_file, [record(m=9)], cpu=CPU)
+    assert user_file.read_bytes() == before
+    assert database.write(user_file, [record(gain=3.0)], cpu=CPU) == 1
+
+
+def test_a_file_too_large_to_be_read_is_not_replaced(user_file: Path) -> None:
+    with open(user_file, "wb") as file:
+        file.truncate(reading.MAX_BYTES + 1)
+    with pytest.raises(OSError, match="larger than 64 MiB"):
+        database.write(user_file, [record()], cpu=CPU)
+    with pytest.raises(OSError, match="larger than 64 MiB"):
+        database.check_writable(user_file)
+    assert user_file.stat().st_size == reading.MAX_BYTES + 1
+    assert not list(user_file.parent.glob("*.damaged*"))
 
 
 def test_newer_schema_is_not_overwritten(user_file: Path) -> None:
     user_file.write_bytes(BAD_FILES["schema of tomorrow"][0])
     with pytest.raises(ValueError, match="schema 2"):
         database.write(user_file, [record()], cpu=CPU)
+    with pytest.raises(ValueError, match="schema 2"):
+        database.check_writable(user_file)
     assert user_file.read_bytes() == BAD_FILES["schema of tomorrow"][0]
 
 
@@ -167,6 +244,40 @@ def test_link_stays_a_link_and_the_mode_stays(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert len(read_mine(real)) == 2
     assert real.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("inner", ["", "tuning.json"])
+def test_links_that_go_round_are_an_error_of_the_system(tmp_path: Path, inner: str) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    for write in (lambda: database.write(loop / inner, [record()], cpu=CPU), lambda: database.check_writable(loop)):
+        with pytest.raises(OSError, match="links") as caught:
+            write()
+        assert caught.value.errno == errno.ELOOP
+    assert loop.is_symlink()
+
+
+def test_a_read_only_file_is_not_replaced(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.write(user_file, [record()], cpu=CPU)
+    before = user_file.read_bytes()
+    user_file.chmod(0o444)
+    if os.access(user_file, os.W_OK):  # root may write everything
+        real = os.access
+        monkeypatch.setattr(files.os, "access", lambda path, mode: path != user_file and real(path, mode))
+    for write in (partial(database.write, records=[record(m=9)], cpu=CPU), database.check_writable):
+        with pytest.raises(PermissionError, match="no permission to write it"):
+            write(user_file)
+    assert user_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["cpu", "kernels"])
+def test_a_groups_names_are_short(user_file: Path, name: str) -> None:
+    known = {"cpu": CPU, "kernels": KERNELS, name: 1001 * "x"}
+    with pytest.raises(ValueError, match="longer than 1000 characters"):
+        database.write(user_file, [record()], **known)
+    assert not user_file.exists()
+    user_file.write_text(json.dumps(document(as_json(record()), **known)))
+    assert database.read(user_file) == ([], [f"groups[0]: '{name}' is longer than 1000 characters"])
 
 
 def test_only_the_database_and_its_lock_remain(user_file: Path) -> None:
@@ -218,7 +329,7 @@ KILLED = """
     write(sys.argv[1], [record], cpu=sys.argv[2])
 """
 MOMENTS: dict[str, str] = {
-    "with the lock": "writing.contents = stop",
+    "with the lock": "writing.readable = stop",
     "file half written": "os.fsync = stop",
     "before the replacement": "os.replace = stop",
 }
@@ -256,4 +367,5 @@ def test_failing_disk_leaves_the_old_file(user_file: Path, monkeypatch: pytest.M
         with pytest.raises(OSError, match="No space left"):
             database.write(user_file, [record(m=9)], cpu=CPU)
     assert user_file.read_bytes() == before
+    assert not list(user_file.parent.glob(".*.part"))
     assert database.write(user_file, [record(m=9)], cpu=CPU) == 1

@@ -34,14 +34,15 @@ from pathlib import Path
 from .. import cpu as _cpu
 from ..problem import Record
 from .lookup import Database, FileReport
-from .reading import Contents, contents
-from .writing import DEFAULT_NAME, merge, remove, write
+from .reading import Contents, DatabaseWarning, contents
+from .writing import DEFAULT_NAME, check_writable, merge, remove, write
 
 __all__ = [
     "Database",
     "DatabaseWarning",
     "FileReport",
     "bundled_path",
+    "check_writable",
     "files_of",
     "load",
     "merge",
@@ -54,10 +55,6 @@ __all__ = [
 ]
 
 SCHEMA_NAME = "schema.json"
-
-
-class DatabaseWarning(UserWarning):
-    """A tuning database file, or some of its records, cannot be used."""
 
 
 def load(*, kernels: str, cpu: str | None = None, isas: Collection[str] | None = None) -> Database:

@@ -45,18 +45,39 @@ def regular(path: Path, most: int) -> bytes | None:
     return data
 
 
+def resolved(path: Path | str) -> Path:
+    """Return the place that a path means, every link followed; OSError where links go round in a circle."""
+    target = Path(os.path.realpath(path))
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.stat(target)
+    return target
+
+
+def check_replaceable(target: Path) -> None:
+    """Raise OSError where a file may not be replaced, or made, by one with new contents.
+
+    The file's own mode counts as well as its folder's, which is all that a renaming asks for: who has made a file
+    read-only means it.
+    """
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(target))
+    for needed, mode in ((target, os.W_OK), (target.parent, os.W_OK | os.X_OK)):
+        if needed.exists() and not os.access(needed, mode):
+            raise PermissionError(errno.EACCES, "no permission to write it", str(needed))
+
+
 def replace(target: Path, text: str) -> None:
     """Give a file new contents, all at once; the lock is held."""
+    check_replaceable(target)
     # Under the lock nobody else has this name; what a killed writer left is overwritten.
     part = target.with_name(f".{target.name}.part" if fcntl else f".{target.name}.{os.getpid()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(part, flags, 0o666), "w", encoding="ascii") as file:
-        with contextlib.suppress(FileNotFoundError, AttributeError):
-            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, target)
+    try:
+        _write(part, target, text)
+        os.replace(part, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
     # The new name is on the disk only when the folder is.
     with contextlib.suppress(OSError):
         folder = os.open(target.parent, os.O_RDONLY)
@@ -64,6 +85,18 @@ def replace(target: Path, text: str) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _write(part: Path, target: Path, text: str) -> None:
+    """Write a file of the target's mode, and wait until the disk has it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    # What is JSON is ASCII; a table may have half a surrogate pair in a name, which UTF-8 has not.
+    with os.fdopen(os.open(part, flags, 0o666), "w", encoding="utf-8", errors="backslashreplace") as file:
+        with contextlib.suppress(FileNotFoundError, AttributeError):
+            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

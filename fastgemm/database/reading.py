@@ -8,6 +8,7 @@ held against the same classes by a test.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import math
@@ -37,6 +38,10 @@ GROUP_FIELDS = ("cpu", "kernels", "records")
 _SPOKEN = {int: "an integer", float: "a number", str: "a string"}
 
 
+class DatabaseWarning(UserWarning):
+    """A tuning database file, or some of its records, cannot be used."""
+
+
 class _Twice(dict[str, Any]):
     """An object with a key that occurs twice: readers of JSON differ on what that means."""
 
@@ -61,20 +66,32 @@ class Contents:
 
 
 def contents(path: Path, only: tuple[str | None, str | None] = (None, None)) -> Contents | None:
-    """Read and check a file; None when there is none.
+    """Read and check a file, whatever it is; None when there is none.
 
     Only the groups of the CPU key and the kernel set in `only` are checked record by
     record (None: any).
     """
     try:
+        return readable(path, only)
+    except OSError as error:
+        return Contents(problems=[_short(error.strerror or str(error))])
+
+
+def readable(path: Path, only: tuple[str | None, str | None] = (None, None)) -> Contents | None:
+    """Do the same for who means to replace the file.
+
+    Raises
+    ------
+    OSError
+        Where it cannot be read, or not by this process: that says nothing of what it contains.
+    """
+    try:
         data = _bytes(path)
         return None if data is None else parse(data, only)
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except MemoryError:
+        raise OSError(errno.ENOMEM, "not enough memory to read it", str(path)) from None
     except RecursionError:
         reason = "nested too deeply"
-    except MemoryError:
-        reason = "not enough memory to read it"
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start})"
     except ValueError as error:
@@ -82,12 +99,17 @@ def contents(path: Path, only: tuple[str | None, str | None] = (None, None)) -> 
     return Contents(problems=[_short(reason)])
 
 
+def too_large(size: int) -> str:
+    """Say that a file of so many bytes is not read; "" for one that is."""
+    return f"larger than {MAX_BYTES >> 20} MiB" if size > MAX_BYTES else ""
+
+
 def _bytes(path: Path) -> bytes | None:
     data = regular(path, MAX_BYTES)
     if data is None:
         return None
     if not data.strip():
-        raise OSError("empty file")
+        raise ValueError("empty file")
     return data
 
 
@@ -117,7 +139,7 @@ def parse(data: bytes, only: tuple[str | None, str | None] = (None, None)) -> Co
 
 def _group(found: Contents, group: Any, only: tuple[str | None, str | None]) -> None:
     _known(group, GROUP_FIELDS, "a group")
-    names = cpu, kernels = _typed(group, "cpu", str), _typed(group, "kernels", str)
+    names = cpu, kernels = _key(group, "cpu"), _key(group, "kernels")
     records = _typed(group, "records", list)
     if any(wanted is not None and wanted != name for wanted, name in zip(only, names, strict=True)):
         found.others += len(records)
@@ -132,6 +154,17 @@ def _group(found: Contents, group: Any, only: tuple[str | None, str | None]) -> 
         except (TypeError, ValueError) as error:
             found.malformed += 1
             found.problems.append(_short(f"record {at} for {cpu!r}: {error}"))
+
+
+def _key(group: dict[str, Any], name: str) -> str:
+    return bounded(repr(name), _typed(group, name, str))
+
+
+def bounded(name: str, text: str) -> str:
+    """Return a text of a file; ValueError when it is too long for one."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"{name} is longer than {MAX_TEXT} characters")
+    return text
 
 
 def decode(data: Any, kernels: str) -> Record:
@@ -182,9 +215,7 @@ def _scalar(name: str, value: Any, type_: type[Any]) -> Any:
     if type(value) is not type_:
         shown = f" ({value})" if isinstance(value, float) and not math.isfinite(value) else ""
         raise TypeError(f"{name} must be {_SPOKEN[type_]}, not {type(value).__name__}{shown}")
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ValueError(f"{name} is longer than {MAX_TEXT} characters")
-    return value
+    return bounded(name, value) if type_ is str else value
 
 
 def _known(data: Any, expected: Any, where: str) -> None:

@@ -16,7 +16,10 @@ too, and what comes of it holds, faster or slower.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,8 +27,8 @@ from typing import Any
 
 from .. import cpu as _cpu
 from ..problem import Problem, Record
-from .files import locked, replace
-from .reading import SCHEMA, SHARED, Contents, contents, decode, parse
+from .files import check_replaceable, locked, replace, resolved
+from .reading import SCHEMA, SHARED, Contents, DatabaseWarning, bounded, decode, parse, readable, too_large
 
 DEFAULT_NAME = "tuning.json"
 
@@ -40,8 +43,8 @@ def write(
 ) -> int:
     """Merge records into a file; of two for the same problem that of the greater gain stays.
 
-    Groups of other CPUs and kernel sets stay as they are.  Of a file with something that
-    cannot be read, a copy named ``<name>.damaged`` is made first.
+    Groups of other CPUs and kernel sets stay as they are.  Of a file with something that is
+    damaged, a copy named ``<name>.damaged`` (``.damaged.2`` and so on) is made first.
 
     Parameters
     ----------
@@ -65,9 +68,15 @@ def write(
     Raises
     ------
     TypeError, ValueError
-        For a record that would not be read back, or a file of a newer schema.
+        For a record that would not be read back, a file of a newer schema, or one that would be too large to be read.
     OSError
-        When the file cannot be written, or something other than a file has its place.
+        When the file cannot be written, or be read at all (it is too large, for one), or something other than a file
+        has its place.
+
+    Warns
+    -----
+    DatabaseWarning
+        When the file was damaged, naming the copy.
 
     Examples
     --------
@@ -116,6 +125,11 @@ def merge(path: Path | str, groups: Mapping[tuple[str, str], Iterable[Record]]) 
     TypeError, ValueError, OSError
         As `write` does.
 
+    Warns
+    -----
+    DatabaseWarning
+        As `write` does.
+
     Examples
     --------
     >>> import tempfile
@@ -154,10 +168,13 @@ def remove(path: Path | str, records: Iterable[Record], *, cpu: str | None = Non
 
     Raises
     ------
-    ValueError
-        For a file of a newer schema.
-    OSError
-        When the file cannot be written.
+    ValueError, OSError
+        As `write` does, for the file.
+
+    Warns
+    -----
+    DatabaseWarning
+        As `write` does.
 
     Examples
     --------
@@ -175,14 +192,41 @@ def remove(path: Path | str, records: Iterable[Record], *, cpu: str | None = Non
     return _apply(target, [_Change(key, name, [], unwanted, removing=True) for name, unwanted in groups.items()])
 
 
+def check_writable(path: Path | str) -> None:
+    """Raise what `write` would raise for a file, as far as that can be known beforehand.
+
+    Parameters
+    ----------
+    path : path
+        The file, or a folder, where it is ``tuning.json``.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `write` does, for the file.
+
+    Examples
+    --------
+    >>> from fastgemm import database
+    >>> database.check_writable("no-such-file.json")
+    """
+    target = _target(path)
+    check_replaceable(target)
+    _known(target, ("", ""))  # no record is checked
+
+
 def _target(path: Path | str) -> Path:
     # A link stays one: what it points to is replaced.
-    target = Path(path).resolve()
-    if target.is_dir():
-        target /= DEFAULT_NAME
-    if target.exists() and not target.is_file():
-        raise OSError(f"{target} is not a regular file")
-    return target
+    target = resolved(path)
+    return target / DEFAULT_NAME if target.is_dir() else target
+
+
+def _known(target: Path, only: tuple[str, str]) -> Contents | None:
+    """Read the file that is to be replaced; ValueError where it may not be."""
+    found = readable(target, only)
+    if found is not None and found.newer:
+        raise ValueError(f"{target}: {found.problems[0]}")
+    return found
 
 
 @dataclass
@@ -195,28 +239,45 @@ class _Change:
     replaced: set[Record] = field(default_factory=set)
     removing: bool = False
 
+    def __post_init__(self) -> None:
+        bounded("the CPU key", self.cpu)
+        bounded("the kernel set", self.kernels)
+
 
 def _apply(target: Path, changes: Sequence[_Change]) -> int:
     """Bring groups up to date under the lock, by one replacement of the file; return how many records changed."""
     text: str | None = None
     count = 0
+    damage: list[str] = []
+    copy: Path | None = None
     with locked(target):
         for change in changes:
             only = (change.cpu, change.kernels)
-            old = contents(target, only) if text is None else parse(text.encode("ascii"), only)
-            if old is not None and old.newer:
-                raise ValueError(f"{target}: {old.problems[0]}")
-            if old is not None and old.problems and text is None:  # this raises where there is no permission to read
-                import shutil  # 2 ms, and readers need none of it
-
-                shutil.copyfile(target, target.with_name(target.name + ".damaged"))
+            old = _known(target, only) if text is None else parse(text.encode("ascii"), only)
             changed, after = _changed(old or Contents(), change)
             if changed or old is None or old.problems:
                 text = after
+            damage += old.problems if old else []
             count += changed
         if text is not None:
+            if why := too_large(len(text)):
+                raise ValueError(f"{target} would have {len(text) / 2**20:.0f} MiB, which is {why} and never read")
+            copy = _set_aside(target) if damage else None
             replace(target, text)
+    if copy:
+        # Where warnings are errors the records are written all the same.
+        warnings.warn(f"{target} was damaged: {damage[0]}; {copy} is a copy", DatabaseWarning, stacklevel=3)
     return count
+
+
+def _set_aside(target: Path) -> Path:
+    """Copy a damaged file to a name of its own, for there may be copies of earlier damage; return the name."""
+    import shutil  # 2 ms, and readers need none of it
+
+    names = (f"{target.name}.damaged" + (f".{number}" if number > 1 else "") for number in itertools.count(1))
+    copy = next(path for path in map(target.with_name, names) if not os.path.lexists(path))
+    shutil.copyfile(target, copy)
+    return copy
 
 
 def _changed(old: Contents, change: _Change) -> tuple[int, str]:
