@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import environment
 from database_samples import CPU, as_json, document, record
 
 from fastgemm import cpu, database, kernels
+from fastgemm.database import files, reading
 from fastgemm.heuristic import rules
 from fastgemm.problem import Problem, Record
-from fastgemm.tune import recheck
+from fastgemm.tune import history, recheck
 from fastgemm.tune.__main__ import main
 from fastgemm.tune.measure import ReplayRunner
 
@@ -201,9 +207,156 @@ def test_what_cannot_be_done_names_the_file(capsys: pytest.CaptureFixture[str], 
     damaged.write_text("{")
     assert "is damaged" in run(capsys, "prune", damaged, "--stale", status=1)
     assert damaged.read_text() == "{"
-    assert f"{tmp_path / 'tuning.json'}: no such file" in run(capsys, "show", tmp_path, status=1)
+    assert f"{tmp_path / 'tuning.json'}: no such file" in run(capsys, "export", tmp_path, "--to", "-", status=1)
+    (tmp_path / "empty").mkdir()
+    assert f"{tmp_path / 'empty'}: no database there" in run(capsys, "show", tmp_path / "empty", status=1)
     taken = tmp_path / "taken"
     taken.write_text("a file, not a folder")
     said = run(capsys, "merge", taken / "all.json", mine, status=1)
     assert str(taken) in said
     assert "Errno" not in said
+
+
+def test_a_folder_is_read_as_calls_read_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("host1.json", "host2.json"):
+        database.write(tmp_path / name, [here()])
+    for command in ("show", "check"):
+        text = run(capsys, command, tmp_path)
+        assert f"{tmp_path / 'host1.json'}: 1 " in text
+        assert f"{tmp_path / 'host2.json'}: 1 " in text
+
+
+def test_a_damaged_target_is_told_and_kept(capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path) -> None:
+    into = tmp_path / "into.json"
+    into.write_text("{")
+    text = run(capsys, "merge", into, mine)
+    assert f"{into} was damaged: not JSON" in text
+    assert f"{into}.damaged is a copy" in text
+    assert "Warning" not in text
+
+
+def test_a_target_that_is_too_large_stays(
+    capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = tmp_path / "into.json"
+    with open(into, "wb") as file:
+        file.truncate(reading.MAX_BYTES + 1)
+    assert f"{into}: larger than 64 MiB" in run(capsys, "merge", into, mine, status=1)
+    assert into.stat().st_size == reading.MAX_BYTES + 1
+    monkeypatch.setattr(reading, "MAX_BYTES", mine.stat().st_size)
+    database.write(tmp_path / "other.json", [here(67)])
+    assert "would have 0 MiB" in run(capsys, "merge", tmp_path / "all.json", mine, tmp_path / "other.json", status=1)
+    assert not (tmp_path / "all.json").exists()
+
+
+def test_links_that_go_round_are_named(capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    assert f"{loop}: Too many levels" in run(capsys, "merge", loop, mine, status=1)
+    assert f"{loop}: Too many levels" in run(capsys, "export", mine, "--to", loop, "--force", status=1)
+
+
+def test_a_tier_that_there_is_not(
+    capsys: pytest.CaptureFixture[str], mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTGEMM_ISA", "nonsense")
+    assert "FASTGEMM_ISA='nonsense' is not a tier" in run(capsys, "show", mine, status=1)
+
+
+def test_a_table_holds_any_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source, table = tmp_path / "names.json", tmp_path / "x.csv"
+    names = ("na\xefve", "half \ud800", "two\nlines")
+    rows = [{**as_json(record(m=m)), "strategy": name} for m, name in enumerate(names, 8)]
+    source.write_text(json.dumps(document(*rows)))
+    run(capsys, "export", source, "--to", table)
+    with open(table, encoding="utf-8", newline="") as file:
+        assert [row["strategy"] for row in csv.DictReader(file)] == ["na\xefve", "half \\ud800", "two\nlines"]
+
+
+def test_names_in_a_file_are_no_commands_to_the_terminal(
+    capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "names.json"
+    strange = {**as_json(record()), "strategy": "\x1b[2J\nall is well"}
+    path.write_text(json.dumps(document(strange, cpu="\ud800\x1b[31m")))
+    text = run(capsys, "show", path, "--all")
+    assert "\x1b" not in text
+    assert "[\\x1b[2J\\nall is well, 40 trials" in text
+    assert "  \\ud800\\x1b[31m, kernels" in text
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(document({**as_json(record()), "seconds": -1}, cpu="\x1b[31m")))
+    for arguments in (("check", bad), ("merge", mine, bad)):
+        assert "\x1b" not in run(capsys, *arguments, status=1)
+
+
+def test_what_the_output_cannot_show_stops_no_listing(tmp_path: Path) -> None:
+    path = tmp_path / "names.json"
+    path.write_text(json.dumps(document({**as_json(record()), "strategy": "na\xefve"}, as_json(record(m=9)))))
+    command = [sys.executable, "-m", "fastgemm.tune", "db", "show", "--all", str(path)]
+    env = environment(PYTHONIOENCODING="ascii")
+    made = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    assert made.returncode == 0, made.stderr
+    assert "na\\xefve" in made.stdout
+    assert "9x512x512" in made.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes")
+def test_a_reader_that_has_seen_enough_ends_the_command(mine: Path) -> None:
+    command = [sys.executable, "-m", "fastgemm.tune", "db", "show", str(mine)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as made:
+        assert made.stdout is not None
+        assert made.stderr is not None
+        made.stdout.close()
+        assert made.stderr.read() == b""
+    assert made.returncode == 128 + signal.SIGPIPE
+
+
+def test_export_goes_where_a_link_points_under_the_lock(
+    capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, link, folder = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "folder.json"
+    real.write_text("old")
+    link.symlink_to(real)
+    run(capsys, "export", mine, "--to", link, "--force")
+    assert link.is_symlink()
+    assert database.read_groups(real) == database.read_groups(mine)
+    folder.mkdir()
+    assert f"{folder}: not a regular file" in run(capsys, "export", mine, "--to", folder, "--force", status=1)
+    assert not list(tmp_path.glob(".*.part"))
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    with files.locked(real):
+        assert "locked by another process" in run(capsys, "export", mine, "--to", link, "--force", status=1)
+    inside = tmp_path / "tuning.json"
+    database.write(inside, [here()])
+    assert "the file itself" in run(capsys, "export", tmp_path, "--to", inside, "--force", status=1)
+
+
+def test_prune_takes_nothing_where_the_log_cannot_be_cut(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
+    log = history.beside(mine)
+    log.mkdir()
+    assert f"{log}: not a regular file" in run(capsys, "prune", mine, "--stale", status=1)
+    assert len(database.read(mine)[0]) == 5
+    assert "1 of 5 records taken out" in run(capsys, "prune", mine, "--below", "1.2")
+
+
+def test_shipped_records_are_not_removed_unless_named(
+    capsys: pytest.CaptureFixture[str], mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = tmp_path / "shipped" / "cpu.json"
+    database.write(shipped, [here(66)])
+    before = shipped.read_bytes()
+    monkeypatch.setattr(database, "bundled_path", lambda: shipped.parent)
+    monkeypatch.setattr(recheck, "measure", lambda record, seed, opened: 0.5)
+    text = run(capsys, "check", "--measure", "--remove", status=1)
+    assert f"removed none of {shipped}, which is shipped" in text
+    assert f"removed 2 records from {mine}" in text
+    assert shipped.read_bytes() == before
+    assert "removed 1 records" in run(capsys, "check", shipped, "--measure", "--remove", status=1)
+
+
+def test_what_cannot_be_removed_is_known_before_the_measurement(
+    capsys: pytest.CaptureFixture[str], mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recheck, "measure", lambda record, seed, opened: pytest.fail("measured"))
+    monkeypatch.setattr(files.os, "access", lambda path, mode: False)
+    assert "no permission to write it" in run(capsys, "check", mine, "--measure", "--remove", status=1)

@@ -260,14 +260,19 @@ def _apply(target: Path, changes: Sequence[_Change]) -> int:
             damage += old.problems if old else []
             count += changed
         if text is not None:
-            if why := too_large(len(text)):
-                raise ValueError(f"{target} would have {len(text) / 2**20:.0f} MiB, which is {why} and never read")
+            check_size(target, text)
             copy = _set_aside(target) if damage else None
             replace(target, text)
     if copy:
         # Where warnings are errors the records are written all the same.
         warnings.warn(f"{target} was damaged: {damage[0]}; {copy} is a copy", DatabaseWarning, stacklevel=3)
     return count
+
+
+def check_size(target: Path, text: str) -> None:
+    """Raise ValueError where a file with this text, which is ASCII, would not be read."""
+    if why := too_large(len(text)):
+        raise ValueError(f"{target} would have {len(text) / 2**20:.0f} MiB, which is {why} and never read")
 
 
 def _set_aside(target: Path) -> Path:

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .. import cpu, database, kernels
-from ..database.files import replace
-from ..database.writing import DEFAULT_NAME, text_of
+from ..database.files import check_replaceable, locked, replace, resolved
+from ..database.writing import DEFAULT_NAME, check_size, text_of
 from ..problem import Record
 from . import history
 from .arguments import above_zero, whole
 from .shapes import label, layout_label, type_label
-from .words import describe, duration, geometric_mean
+from .words import describe, duration, geometric_mean, printable, reason, told
 
 PROG = "python -m fastgemm.tune db"
 
@@ -59,6 +59,9 @@ COLUMNS = (
     *("seconds", "untuned_seconds", "gain", "gflops", "trials", "strategy", "date"),
 )
 
+# What a shell sees of a command that the end of its pipe has stopped: 128 and SIGPIPE.
+PIPE_CLOSED = 141
+
 RATIO = above_zero("a ratio such as 1.05")
 
 
@@ -70,16 +73,29 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
-    except OSError as error:
-        said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        print(f"{PROG} {options.command}: {said}", file=sys.stderr)
-        return 1
-    except (Unusable, ValueError) as error:
-        print(f"{PROG} {options.command}: {error}", file=sys.stderr)
+        with told(_complain):
+            status = int(options.run(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Who reads has seen enough; what is still to be flushed must not complain when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except (Unusable, OSError, ValueError, RuntimeError) as error:  # the last of FASTGEMM_ISA
+        _complain(f"{PROG} {options.command}: {reason(error)}")
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _say(text: str) -> None:
+    # Names in files are of others: none may fake a line, or stop the listing where the output cannot show it.
+    encoding = sys.stdout.encoding or "utf-8"
+    print(printable(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _complain(text: str) -> None:
+    print(printable(text), file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run, error=made.error)
         return made
 
-    files = "database files; by default those that calls read here: the shipped ones and yours"
+    files = "database files, or folders: every .json in them; by default what calls read here: the shipped ones, yours"
     show = command("show", _show, "list the records, group by group")
     show.add_argument("files", nargs="*", type=Path, metavar="FILE", help=files)
     show.add_argument("--all", action="store_true", help="list the records of other CPUs and builds too")
@@ -104,7 +120,11 @@ def _parser() -> argparse.ArgumentParser:
         help="time this machine's records against the untuned configuration, each in a process of its own; "
         "prints the geometric mean and the least gain",
     )
-    check.add_argument("--remove", action="store_true", help="with --measure: take out the records that do not hold")
+    check.add_argument(
+        "--remove",
+        action="store_true",
+        help="with --measure: take out the records that do not hold; without FILE, from yours alone",
+    )
     check.add_argument("--seed", type=whole, default=0, metavar="N", help="of the operands (default: 0)")
     merge = command("merge", _merge, "put the records of files into one; of two for the same, the greater gain stays")
     merge.add_argument("into", type=Path, metavar="INTO", help="the file that takes them in; made when missing")
@@ -141,19 +161,19 @@ def _show(options: argparse.Namespace) -> int:
     for path in _paths(options.files):
         groups, problems = database.read_groups(path)
         damaged += bool(problems)
-        print(f"{path}: {_count(groups)} records" + (f", damaged: {problems[0]}" if problems else ""))
+        _say(f"{path}: {_count(groups)} records" + (f", damaged: {problems[0]}" if problems else ""))
         if (log := history.beside(path)).exists():
             trials, left_out = history.read(log)
             used = sum((trial.cpu, trial.kernels) == (cpu.key(), kernels.kernel_hash()) for trial in trials)
             damage = f", {len(left_out)} damaged lines" if left_out else ""
-            print(f"{log}: {len(trials)} trials, {used} of them of this CPU and build{damage}")
+            _say(f"{log}: {len(trials)} trials, {used} of them of this CPU and build{damage}")
         for (key, kernel_set), records in sorted(groups.items()):
             here = _here(key, kernel_set)
             gain = geometric_mean([record.gain for record in records])
-            print(f"  {key}, kernels {kernel_set}{here}: {len(records)} records, mean gain {gain:.2f}")
+            _say(f"  {key}, kernels {kernel_set}{here}: {len(records)} records, mean gain {gain:.2f}")
             for record in records if options.all or not here else ():
                 p = record.problem
-                print(
+                _say(
                     f"    {label(p)} {type_label(p.dtype)} {layout_label(p)} {p.threads}t: "
                     f"{duration(record.baseline_seconds)} -> {duration(record.seconds)} ({record.gain:.2f}), "
                     f"{describe(record.config)}  [{record.strategy}, {record.trials} trials, {record.date}]"
@@ -164,43 +184,55 @@ def _show(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     if options.remove and not options.measure:
         options.error("--remove goes with --measure, which finds out what to remove")
+    paths = _paths(options.files)
+    shipped = set() if options.files else _shipped()
+    for path in paths if options.remove else ():
+        if path not in shipped:
+            database.check_writable(path)
     bad = 0
-    for path in _paths(options.files):
+    for path in paths:
         groups, problems = database.read_groups(path)
         used = len(groups.get((cpu.key(), kernels.kernel_hash()), ()))
-        print(f"{path}: {_count(groups)} sound records, {used} of them for this CPU and build")
+        _say(f"{path}: {_count(groups)} sound records, {used} of them for this CPU and build")
         for problem in problems:
-            print(f"  {problem}")
+            _say(f"  {problem}")
         bad += bool(problems)
         if options.measure:
             from . import recheck
 
             failed = recheck.check(path, options.seed)
-            if failed and options.remove:
-                print(f"removed {database.remove(path, failed)} records from {path}")
+            if failed and options.remove and path in shipped:
+                _say(f"removed none of {path}, which is shipped; records of yours come before it")
+            elif failed and options.remove:
+                _say(f"removed {database.remove(path, failed)} records from {path}")
             bad += bool(failed)
     return int(bad > 0)
+
+
+def _shipped() -> set[Path]:
+    return set(database.files_of(database.bundled_path())) - set(database.files_of(database.user_path()))
 
 
 def _merge(options: argparse.Namespace) -> int:
     found: Groups = {}
     for path in options.files:
-        groups, problems = _read(path)
+        groups, problems = database.read_groups(_file(path))
         if problems and not options.skip_damaged:
             raise Unusable(f"{path} is damaged: {problems[0]} (db check says more; --skip-damaged takes the rest)")
         for problem in problems:
-            print(f"left out of {path}: {problem}", file=sys.stderr)
+            _complain(f"left out of {path}: {problem}")
         for names, records in groups.items():
             found.setdefault(names, []).extend(records)
     changed = database.merge(options.into, found)
-    print(f"{options.into}: {changed} of {_count(found)} records are new or better")
+    _say(f"{options.into}: {changed} of {_count(found)} records are new or better")
     return 0
 
 
 def _export(options: argparse.Namespace) -> int:
-    groups, problems = _read(options.file)
+    source = _file(options.file)
+    groups, problems = database.read_groups(source)
     if problems:
-        raise Unusable(f"{options.file} is damaged: {problems[0]}")
+        raise Unusable(f"{source} is damaged: {problems[0]}")
     chosen = {
         (key, kernel_set): records
         for (key, kernel_set), records in sorted(groups.items())
@@ -208,44 +240,55 @@ def _export(options: argparse.Namespace) -> int:
         and (not options.this_build or kernel_set == kernels.kernel_hash())
     }
     if not _count(chosen):
-        raise Unusable(f"no such records in {options.file}")
+        raise Unusable(f"no such records in {source}")
     if str(options.to) == "-":
         print(text_of(chosen), end="")
         return 0
     if options.to.suffix not in (".json", ".csv"):
         options.error(f"{options.to}: the name must end in .json or .csv")
-    if options.to.exists() and not options.force:
-        raise Unusable(f"{options.to} is there already; --force replaces it")
-    if options.to.exists() and os.path.samefile(options.to, options.file):
-        raise Unusable("OUT must not be the file itself; prune takes records out of it")
-    replace(options.to, _table(chosen) if options.to.suffix == ".csv" else text_of(chosen))
-    print(f"{options.to}: {_count(chosen)} records")
+    target = resolved(options.to)
+    check_replaceable(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        if target.exists() and not options.force:
+            raise Unusable(f"{options.to} is there already; --force replaces it")
+        if target.exists() and os.path.samefile(target, source):
+            raise Unusable("OUT must not be the file itself; prune takes records out of it")
+        if options.to.suffix == ".csv":
+            replace(target, _table(chosen))
+        else:
+            check_size(target, text := text_of(chosen))
+            replace(target, text)
+    _say(f"{options.to}: {_count(chosen)} records")
     return 0
 
 
 def _prune(options: argparse.Namespace) -> int:
     if not (options.stale or options.other_cpus or options.below):
         options.error("say what to take out: --stale, --other-cpus, --below GAIN")
-    groups, problems = _read(options.file)
+    path = _file(options.file)
+    groups, problems = database.read_groups(path)
     if problems:
-        raise Unusable(f"{options.file} is damaged: {problems[0]} (db merge --skip-damaged takes the rest)")
+        raise Unusable(f"{path} is damaged: {problems[0]} (db merge --skip-damaged takes the rest)")
+    log = history.beside(path)
+    trials_too = log.exists() and (options.stale or options.other_cpus)
+    if trials_too and not options.dry_run:
+        check_replaceable(log)  # before the records are gone
     removed = 0
     for (key, kernel_set), records in groups.items():
         whole = (options.stale and kernel_set != kernels.kernel_hash()) or (options.other_cpus and key != cpu.key())
         unwanted = [r for r in records if whole or (options.below is not None and r.gain < options.below)]
-        removed += len(unwanted) if options.dry_run else database.remove(options.file, unwanted, cpu=key)
+        removed += len(unwanted) if options.dry_run else database.remove(path, unwanted, cpu=key)
     verb = "would be taken out" if options.dry_run else "taken out"
-    print(f"{options.file}: {removed} of {_count(groups)} records {verb}")
-    (found,) = _paths([options.file])
-    log = history.beside(found)
-    if log.exists() and (options.stale or options.other_cpus):
+    _say(f"{path}: {removed} of {_count(groups)} records {verb}")
+    if trials_too:
 
         def useless(trial: history.Trial) -> bool:
             stale = options.stale and trial.kernels != kernels.kernel_hash()
             return bool(stale or (options.other_cpus and trial.cpu != cpu.key()))
 
         gone, all_of_them = history.prune(log, useless, options.dry_run)
-        print(f"{log}: {gone} of {all_of_them} trials {verb}")
+        _say(f"{log}: {gone} of {all_of_them} trials {verb}")
     return 0
 
 
@@ -258,16 +301,24 @@ def _paths(given: Sequence[Path]) -> list[Path]:
         if not found:
             raise Unusable(f"no database yet; tuning makes {database.user_path()}")
         return found
-    found = [path / DEFAULT_NAME if path.is_dir() else path for path in given]
-    for path in found:
-        if not path.exists():
-            raise Unusable(f"{path}: no such file")
+    found = []
+    for path in given:
+        inside = database.files_of(path)
+        if not inside:
+            raise Unusable(f"{path}: no database there")
+        found += map(_there, inside)
     return found
 
 
-def _read(path: Path) -> tuple[Groups, list[str]]:
-    (found,) = _paths([path])
-    return database.read_groups(found)
+def _file(path: Path) -> Path:
+    """Return the one file that a path means, as for who writes: a folder's is its tuning.json."""
+    return _there(path / DEFAULT_NAME if path.is_dir() else path)
+
+
+def _there(path: Path) -> Path:
+    if not path.exists():
+        raise Unusable(f"{path}: no such file")
+    return path
 
 
 def _here(key: str, kernel_set: str) -> str:

@@ -1,10 +1,14 @@
-"""Times, configurations and problems in a few words, and the mean of ratios: for every report, without any extra."""
+"""Times, configurations, problems and errors in a few words, and the mean of ratios: without any extra."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from ..database import DatabaseWarning
 from ..problem import Config, Problem
 from .shapes import label, layout_label, type_label
 
@@ -90,3 +94,47 @@ def name(problem: Problem) -> str:
     layout = "" if letters == "nn" else f" {letters}"
     threads = f" {problem.threads} threads" if problem.threads > 1 else " 1 thread"
     return f"{label(problem)} {type_label(problem.dtype)}{layout}{threads}"
+
+
+def printable(text: str) -> str:
+    """Write a text that came from a file on one line, without what a terminal would obey.
+
+    Examples
+    --------
+    >>> print(printable("na\\xefve \\x1b[2J\\n"))
+    na\xefve \\x1b[2J\\n
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def reason(error: Exception) -> str:
+    """Write what an error says, without the number that the system has for it.
+
+    Examples
+    --------
+    >>> reason(FileNotFoundError(2, "No such file or directory", "x.json")), reason(ValueError("too large"))
+    ('x.json: No such file or directory', 'too large')
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+@contextlib.contextmanager
+def told(say: Callable[[str], None]) -> Iterator[None]:
+    """Give the warnings about database files to `say`, a line each, instead of to Python's own printer."""
+    show = warnings.showwarning
+
+    def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, DatabaseWarning):
+            say(str(message))
+        else:
+            show(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DatabaseWarning)
+        warnings.showwarning = line
+        try:
+            yield
+        finally:
+            warnings.showwarning = show
