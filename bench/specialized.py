@@ -16,6 +16,7 @@ import os
 import statistics
 import tempfile
 import time
+from functools import partial
 
 import numpy as np
 
@@ -80,7 +81,8 @@ def main() -> None:
     special_shapes.SPECIAL = ()  # the generic plans, without the kernels that this build has for some of the shapes
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FASTGEMM_CACHE"] = folder
-        modules = specialise.compiled(problems, tier.name, lambda text: print(text, flush=True))
+        say = partial(print, flush=True)
+        modules = specialise.compiled(problems, tier.name, say, say)
         ratios: dict[Problem, float] = {}
         for problem in problems:
             shape = special.shape_of(problem)

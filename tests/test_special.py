@@ -21,6 +21,7 @@ from fastgemm.problem import Config, Problem, Record
 from fastgemm.special_shapes import Special
 from fastgemm.tune import compile as building
 from fastgemm.tune import specialise
+from fastgemm.tune.__main__ import main
 from fastgemm.tune.measure import ReplayRunner
 
 TIER = kernels.active_isa()
@@ -401,3 +402,34 @@ def test_without_cython_the_option_explains_itself(missing: str, monkeypatch: py
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(building.Unavailable, match=f"pip install {missing}"):
         building.compiler()
+
+
+@pytest.mark.parametrize("named", [" ", '"'])
+def test_a_compiler_without_a_name(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", named)
+    with pytest.raises(building.Unavailable, match="names no compiler"):
+        building.compiler()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert TIER is not None
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FASTGEMM_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(building.Unavailable, match="Not a directory"):
+        building.make(SHAPES[:1], TIER.name)
+
+
+def test_kernels_that_do_not_compile_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*arguments: object) -> str:
+        raise building.Failed("no such instruction")
+
+    monkeypatch.setattr(building, "make", refuse)
+    arguments = ["--shapes", "4x4x4", "90x4x4", "--threads", "1", "--specialize", "--quiet"]
+    assert main([*arguments, "--db", str(tmp_path / "tuning.json")]) == 1
+    said = capsys.readouterr()
+    assert "not compiled: no such instruction" in said.err
+    assert "no kernel for 90x4x4" in said.err
+    assert "compiling" not in said.err
+    assert "failed: 4x4x4 float32 1 thread: its kernel was not compiled" in said.out

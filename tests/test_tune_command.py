@@ -15,6 +15,7 @@ import pytest
 from conftest import environment
 
 from fastgemm import cpu, database, kernels
+from fastgemm.database import reading
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem, Record
 from fastgemm.tune import chronicle, driver, graphs, history, journal, nested_search, strategies
@@ -190,8 +191,89 @@ def test_a_database_that_cannot_be_written_is_refused_before_the_first_measureme
     made = tune("--shapes", "8x8x8", "--db", tmp_path / "file" / "tuning.json")
     assert made.returncode == 1
     assert "cannot write" in made.stderr
-    assert f"{tmp_path / 'file'} is not a folder" in made.stderr
+    assert f"{tmp_path / 'file'}: not a folder" in made.stderr
     assert "Traceback" not in made.stderr
+
+
+NEWER = '{"schema": 2, "groups": []}'
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_text(NEWER), "schema 2"),
+        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+        (lambda path: (path.touch(), os.truncate(path, reading.MAX_BYTES + 1)), "larger than 64 MiB"),
+        (lambda path: os.mkfifo(path), "not a regular file"),
+    ],
+    ids=["newer", "loop", "too large", "pipe"],
+)
+def test_a_database_that_takes_no_records_is_refused_before_too(tmp_path, monkeypatch, capsys, damage, reason):
+    path = tmp_path / "tuning.json"
+    damage(path)
+    monkeypatch.setattr(driver, "tune", lambda *arguments: pytest.fail("measured"))
+    assert main(["--shapes", "8x8x8", "--db", str(path), "--quiet"]) == 1
+    said = capsys.readouterr().err
+    assert "cannot write the database" in said
+    assert reason in said
+    assert "Errno" not in said
+    assert not journal.beside(path).exists()
+
+
+def confirm(monkeypatch):
+    """Let every problem have a gain at once."""
+
+    def tune(space, *arguments):
+        measured = (1e-6, 2e-6, 3e-6, 1.0, 0.001, 0.01, 1)
+        return Entry(space.problem, "confirmed", space.start.replace(nc=77), *measured)
+
+    monkeypatch.setattr(driver, "tune", tune)
+
+
+def test_a_quiet_run_says_what_it_could_not_keep(tmp_path, monkeypatch, capsys):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    confirm(monkeypatch)
+    monkeypatch.setattr(driver, "store", full)
+    assert main(["--shapes", "8x8x8", "--threads", "1", "--db", str(tmp_path), "--quiet"]) == 1
+    said = capsys.readouterr().err
+    assert "the result of 8x8x8 float32 1 thread cannot be kept: " + os.strerror(errno.ENOSPC) in said
+
+
+def test_a_quiet_run_says_what_it_left_undone(tmp_path, monkeypatch, capsys):
+    confirm(monkeypatch)
+    assert main(["--shapes", "8x8x8", "--db", str(tmp_path), "--quiet", "--seconds", "1e-9"]) == 0
+    assert "out of time: 1 problems left" in capsys.readouterr().err
+    assert main(["--shapes", "8x8x8", "--db", str(tmp_path), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_tells_what_it_did_to_a_damaged_database(tmp_path, monkeypatch, capsys):
+    confirm(monkeypatch)
+    path = tmp_path / "tuning.json"
+    path.write_text("{")
+    assert main(["--shapes", "8x8x8", "--db", str(path), "--quiet"]) == 0
+    said = capsys.readouterr().err
+    assert f"{path} was damaged" in said
+    assert f"{path}.damaged is a copy" in said
+    assert "Warning" not in said
+    assert len(database.read(path)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "read"), [("tuning.json", True), ("mine.json", True), ("mine.db", False), (".mine.json", False)]
+)
+def test_it_says_who_reads_the_records(tmp_path, monkeypatch, capsys, file, read):
+    confirm(monkeypatch)
+    folder = tmp_path / "link"
+    (tmp_path / "real").mkdir()
+    folder.symlink_to(tmp_path / "real")
+    monkeypatch.setenv("FASTGEMM_DB", str(folder))
+    path = tmp_path / "real" / file
+    assert main(["--shapes", "8x8x8", "--db", str(path), "--quiet"]) == 0
+    said = f"database: {path}; " + ("the next Python process uses it" if read else f"FASTGEMM_DB={path} uses it")
+    assert said in capsys.readouterr().out
 
 
 # ---- the papers' space

@@ -61,6 +61,8 @@ def check_replaceable(target: Path) -> None:
     """
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(target))
+    if target.parent.exists() and not target.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(target.parent))
     for needed, mode in ((target, os.W_OK), (target.parent, os.W_OK | os.X_OK)):
         if needed.exists() and not os.access(needed, mode):
             raise PermissionError(errno.EACCES, "no permission to write it", str(needed))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .. import kernels, registry, special
 from ..special_shapes import Special
+from .words import reason
 
 # A hundred shapes take a minute.
 COMPILE_SECONDS = 600
@@ -46,7 +47,13 @@ def compiler() -> list[str]:
     except ModuleNotFoundError as error:
         what = (error.name or "").partition(".")[0]
         raise Unavailable(f"--specialize compiles kernels, and {what} is not installed: pip install {what}") from None
-    command = shlex.split(os.environ.get("CC", "") or sysconfig.get_config_var("CC") or "cc")
+    named = os.environ.get("CC", "") or sysconfig.get_config_var("CC") or "cc"
+    try:
+        command = shlex.split(named)
+    except ValueError:  # a quotation that does not end
+        command = []
+    if not command:
+        raise Unavailable(f"--specialize compiles kernels, and {named!r} in the variable CC names no compiler")
     if why := _build.complaint(command, [], "int x;\n"):
         raise Unavailable(
             f"--specialize compiles kernels, and the compiler {command[0]!r} does not work ({why}); "
@@ -74,13 +81,8 @@ def make(shapes: Sequence[Special], isa: str, narrow: bool = False) -> str:
     Raises
     ------
     Unavailable, Failed
-        As the names say.
-    OSError
-        If the cache cannot be written.
+        As the names say; the former also where the cache cannot be written.
     """
-    from Cython.Compiler.Main import compile as translate
-    from Cython.Compiler.Options import CompilationOptions
-
     from .. import _build
 
     command = compiler()
@@ -90,35 +92,49 @@ def make(shapes: Sequence[Special], isa: str, narrow: bool = False) -> str:
     if why:
         raise Failed(why)
     folder = special.folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as inside:
-        source = Path(inside) / f"{special.MODULE}.pyx"
-        own = tier._replace(vector_bytes=vector_bytes)
-        text = _build.special_text(registry, own, shapes, kernels.kernel_hash(), narrow)
-        source.write_text(text)
-        said = io.StringIO()
-        options = CompilationOptions(
-            include_path=[str(_build.ROOT)],
-            compiler_directives=_build.DIRECTIVES,
-            output_file=str(source.with_suffix(".c")),
-        )
-        with contextlib.redirect_stderr(said):
-            translated = translate(str(source), options)
-        if translated.num_errors:
-            raise Failed(said.getvalue().strip()[-400:])
-        made = source.with_suffix(".so")
-        known = _build.known_flags(command, [*_build.OPTIMISE, *_build.SPECIAL_FLAGS])
-        line = [*command, "-shared", "-fPIC", "-g0", *known, *flags, f"-DFASTGEMM_VECTOR_BYTES={vector_bytes}"]
-        line += ["-I", sysconfig.get_paths()["include"], str(source.with_suffix(".c")), "-o", str(made)]
-        try:
-            done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"the compiler took longer than {COMPILE_SECONDS} s") from None
-        if done.returncode:
-            raise Failed(done.stderr.strip()[-400:])
-        name = special.digest(made.read_bytes())
-        made.chmod(0o600)
-        os.replace(made, folder / f"{name}.so")
+    own = tier._replace(vector_bytes=vector_bytes)
+    text = _build.special_text(registry, own, shapes, kernels.kernel_hash(), narrow)
+    known = _build.known_flags(command, [*_build.OPTIMISE, *_build.SPECIAL_FLAGS])
+    line = [*command, "-shared", "-fPIC", "-g0", *known, *flags, f"-DFASTGEMM_VECTOR_BYTES={vector_bytes}"]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as inside:
+            made = _module(Path(inside), text, line)
+            name = special.digest(made.read_bytes())
+            made.chmod(0o600)
+            os.replace(made, folder / f"{name}.so")
+    except OSError as error:
+        raise Unavailable(f"--specialize compiles kernels into {folder}: {reason(error)}") from None
     if refused := special.refusal(folder / f"{name}.so", name):
         raise Failed(f"{folder}: {refused}")
     return name
+
+
+def _module(inside: Path, text: str, line: list[str]) -> Path:
+    """Compile a module's source in a folder by the command `line`; return the file."""
+    from Cython.Compiler.Main import compile as translate
+    from Cython.Compiler.Options import CompilationOptions
+
+    from .. import _build
+
+    source = inside / f"{special.MODULE}.pyx"
+    source.write_text(text)
+    said = io.StringIO()
+    options = CompilationOptions(
+        include_path=[str(_build.ROOT)],
+        compiler_directives=_build.DIRECTIVES,
+        output_file=str(source.with_suffix(".c")),
+    )
+    with contextlib.redirect_stderr(said):
+        translated = translate(str(source), options)
+    if translated.num_errors:
+        raise Failed(said.getvalue().strip()[-400:])
+    made = source.with_suffix(".so")
+    line = [*line, "-I", sysconfig.get_paths()["include"], str(source.with_suffix(".c")), "-o", str(made)]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"the compiler took longer than {COMPILE_SECONDS} s") from None
+    if done.returncode:
+        raise Failed(done.stderr.strip()[-400:])
+    return made

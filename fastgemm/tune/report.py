@@ -135,9 +135,13 @@ class Watch:
         self.say(f"{name(entry.problem)}: {text}" + (failed if entry.status != "failed" else ""))
 
     def say(self, text: str) -> None:
-        """Write a line above the bar."""
+        """Write a line above the bar, unless only the table is wanted."""
         if not self._quiet:
-            self._bar.console.print(text, markup=False, soft_wrap=True)
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Write what went wrong, or was left undone: a line above the bar that a quiet run has too."""
+        self._bar.console.print(text, markup=False, soft_wrap=True)
 
 
 def table(entries: Sequence[Entry]) -> Table:

@@ -12,6 +12,7 @@ import time
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from .. import cpu, database, dispatch, kernels, special
 from ..database.writing import DEFAULT_NAME
@@ -28,8 +29,15 @@ from .space import Space
 BUSY = 0.7
 
 
-class Refused(Exception):
-    """The run cannot start; the message says why."""
+class Refused(RuntimeError):
+    """The run cannot start, or not go on; the message says why."""
+
+
+class Outcome(NamedTuple):
+    """How a run ended: the exit status, and what ended it before all of its problems were done."""
+
+    status: int
+    stopped: BaseException | None = None
 
 
 def preview(problems: list[Problem], options: Namespace) -> int:
@@ -61,10 +69,14 @@ def preview(problems: list[Problem], options: Namespace) -> int:
 
 def run(problems: list[Problem], options: Namespace) -> int:
     """Tune, record and report; return the exit status."""
+    return tune(problems, options).status
+
+
+def tune(problems: list[Problem], options: Namespace) -> Outcome:
+    """Tune, record and report, and say how it ended."""
     strategy = _strategy(options)
     path, done = _earlier(options)
-    if path.exists() and not path.is_file():
-        raise Refused(f"{path} is not a regular file")
+    check_database(path)
     check_writable(journal.beside(path))
     if options.report:
         check_folder(options.report)
@@ -73,13 +85,14 @@ def run(problems: list[Problem], options: Namespace) -> int:
     waiting = [p for p in problems if p not in done and (p in remembered or not options.renew)]
     deadline = math.inf if options.seconds is None else time.monotonic() + options.seconds
     status = 0
+    stopped: BaseException | None = None
 
     def search() -> Iterator[tuple[Entry, Record | None]]:
         """Tune one problem after the other; yields each result with the record that it replaces."""
         for index, problem in enumerate(waiting):
             left = deadline - time.monotonic()
             if left <= 0:
-                watch.say(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
+                watch.warn(f"out of time: {len(waiting) - index} problems left; --resume goes on with them")
                 return
             space = Space(problem, dispatch.by_rules(problem))
             known = driver.recorded(path, cpu.key(), kernels.kernel_hash()).get(problem)
@@ -98,29 +111,30 @@ def run(problems: list[Problem], options: Namespace) -> int:
             yield entry, known
 
     told = Chronicle()
-    with report.Watch(len(waiting), options.quiet, deadline, told) as watch:
-        log = history.Log(path, cpu.key(), kernels.kernel_hash(), watch.say)
+    with report.Watch(len(waiting), options.quiet, deadline, told) as watch, words.told(watch.warn):
+        log = history.Log(path, cpu.key(), kernels.kernel_hash(), watch.warn)
         if entries:
             watch.say(f"{len(entries)} of {len(problems)} problems were tuned before")
         if new := _unknown(problems, done, waiting):
-            watch.say(new)
+            watch.warn(new)
         if waiting and (busy := _load()) > BUSY:
             watch.say(f"the machine is busy (load {busy:.1f}): times will be unsteady and small gains will not be seen")
         try:
-            results = specialise.run(waiting, path, options, watch.say) if options.specialize else search()
+            results = specialise.run(waiting, path, options, watch.say, watch.warn) if options.specialize else search()
             for entry, known in results:
                 try:
                     with _whole():
                         entries.append(driver.store(entry, path, cpu.key(), kernels.kernel_hash(), known))
                 except (OSError, ValueError) as error:
-                    watch.say(f"stopped, because the result of {words.name(entry.problem)} cannot be kept: {error}")
-                    status = 1
+                    why = f"the result of {words.name(entry.problem)} cannot be kept: {words.reason(error)}"
+                    status, stopped = 1, Refused(f"stopped, because {why}")
+                    watch.warn(str(stopped))
                     break
                 watch.finish(entry)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             kept = f"the {len(entries)} finished problems are kept and --resume goes on with the others"
-            watch.say(f"stopped; {kept if entries else 'no problem was finished'}")
-            status = 130
+            watch.warn(f"stopped; {kept if entries else 'no problem was finished'}")
+            status, stopped = 130, interrupt
         except (building.Unavailable, strategies.StorageError) as error:
             raise Refused(str(error)) from None
     out = report.console()
@@ -136,7 +150,7 @@ def run(problems: list[Problem], options: Namespace) -> int:
         except OSError as error:
             print(f"no report: {options.report}: {error.strerror or error}", file=sys.stderr)
             status = status or 1
-    return status or int(any(entry.status == "failed" for entry in entries))
+    return Outcome(status or int(any(entry.status == "failed" for entry in entries)), stopped)
 
 
 def _remembered(options: Namespace) -> dict[Problem, list[Config]]:
@@ -209,6 +223,14 @@ def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
     return path, done
 
 
+def check_database(path: Path) -> None:
+    """Find out before the first measurement, not after it, that no record can be written."""
+    try:
+        database.check_writable(path)
+    except (OSError, ValueError) as error:
+        raise Refused(f"cannot write the database: {words.reason(error)}") from None
+
+
 def check_writable(path: Path) -> None:
     """Find out before the first measurement, not after it, that results cannot be appended to a file."""
     try:
@@ -234,8 +256,8 @@ def check_folder(path: Path) -> None:
 def _whereabouts(path: Path, entries: Sequence[Entry]) -> list[str]:
     if not any(entry.status == "confirmed" for entry in entries):
         return []
-    # FASTGEMM_DB may be a folder, and then every file in it is read.
-    read = database.user_path().resolve() in (path.resolve(), path.resolve().parent)
+    # By their real paths: the folder of the user's files, or one of them, may be a link.
+    read = os.path.realpath(path) in map(os.path.realpath, database.files_of(database.user_path()))
     return [f"database: {path}; " + ("the next Python process uses it" if read else f"FASTGEMM_DB={path} uses it")]
 
 

@@ -26,11 +26,15 @@ from .journal import Entry
 from .live import LiveRunner
 from .measure import Runner
 
+Say = Callable[[str], None]
+
 # Unrolled over k, a larger product has more code than the cache of instructions holds, and nothing to gain:
 # f32 32x32x32 6 %, against 2.5 times at 4x4x4.
 MOST = 48
 MODULE_SHAPES = 48
 ROUNDS = 21
+# The compiler's own words are for all kernels of a module, and are said when it fails.
+NOT_COMPILED = "its kernel was not compiled"
 
 
 def misfit(problem: Problem) -> str | None:
@@ -54,10 +58,11 @@ def misfit(problem: Problem) -> str | None:
     return None
 
 
-def compiled(problems: Sequence[Problem], isa: str, say: Callable[[str], None]) -> dict[Special, list[str]]:
+def compiled(problems: Sequence[Problem], isa: str, say: Say, warn: Say) -> dict[Special, list[str]]:
     """Compile kernels for the shape of each problem; return their modules.
 
-    There are two of a shape whose rows of C are short: one row a vector, and several.
+    There are two of a shape whose rows of C are short: one row a vector, and several.  `say` is told what is done,
+    `warn` what has failed.
 
     Raises
     ------
@@ -82,7 +87,7 @@ def compiled(problems: Sequence[Problem], isa: str, say: Callable[[str], None]) 
         try:
             name = building.make(part, isa, narrow)
         except building.Failed as error:
-            say(f"not compiled: {error}")
+            warn(f"not compiled: {error}")
             continue
         for shape in part:
             made.setdefault(shape, []).append(name)
@@ -129,7 +134,7 @@ def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner, a
 
 
 def run(
-    problems: Sequence[Problem], path: Path, options: Namespace, say: Callable[[str], None]
+    problems: Sequence[Problem], path: Path, options: Namespace, say: Say, warn: Say
 ) -> Iterator[tuple[Entry, Record | None]]:
     """Compile for all problems, then judge one after the other; yields each result with the record that it replaces."""
     tier = kernels.active_isa()
@@ -137,21 +142,22 @@ def run(
     fit = []
     for problem in problems:
         if why := misfit(problem):
-            say(f"no kernel for {problem.m}x{problem.n}x{problem.k}: {why}")
+            warn(f"no kernel for {problem.m}x{problem.n}x{problem.k}: {why}")
         else:
             fit.append(problem)
     if problems and not fit:
         raise building.Unavailable("none of the shapes may have a kernel of its own")
-    modules = compiled(fit, tier.name, say)
+    modules = compiled(fit, tier.name, say, warn)
     recorded = driver.recorded(path, cpu.key(), kernels.kernel_hash())
     for problem in fit:
         shape = special.shape_of(problem)
-        if shape not in modules:
-            continue
         known = recorded.get(problem)
         base = (known.config if known else dispatch.resolve(problem).config).replace(special="")
         if base.family == "numpy" or base.misfit(problem):
             base = rules.config(problem)
+        if shape not in modules:
+            yield Entry(problem, "failed", base, strategy="specialize", date=driver.today(), detail=NOT_COMPILED), None
+            continue
         around = base if base.isa == tier.name else rules.config(problem, tier)
         with contextlib.closing(LiveRunner(problem, options.seed)) as runner:
             entry = tune(problem, base, modules[shape], runner, around)
