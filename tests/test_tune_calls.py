@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import environment
 
 import fastgemm
 from fastgemm import activations, database, dispatch, graph, kernels, registry
@@ -15,7 +18,7 @@ from fastgemm.graph import reference
 from fastgemm.problem import Config, Problem
 from fastgemm.threads import get_num_threads, set_num_threads
 from fastgemm.tune import __main__ as command
-from fastgemm.tune import graphs, session, shapes
+from fastgemm.tune import driver, graphs, session, shapes
 from fastgemm.tune.calls import Called, needs_calls
 from fastgemm.tune.space import Space
 from fastgemm.tune.worker import CalledBench
@@ -140,15 +143,15 @@ def test_the_command_takes_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
 def planted(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let the search write a record for every problem: that of the rules with another KC."""
 
-    def run(asked: list[Problem], options: object) -> int:
+    def run(asked: list[Problem], options: object) -> session.Outcome:
         path = session.database_file(options)  # type: ignore[arg-type]
         for p in asked:
             config = dispatch.by_rules(p).replace(kc=32)
             made = database.Record(p, config, seconds, 2 * seconds, kernels=kernels.kernel_hash())
             database.write(path, [made])
-        return 0
+        return session.Outcome(0)
 
-    monkeypatch.setattr(session, "run", run)
+    monkeypatch.setattr(session, "tune", run)
 
 
 def test_tuning_in_place_routes_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,3 +201,63 @@ def test_a_database_that_is_not_read_here(tmp_path: Path, monkeypatch: pytest.Mo
     assert (found.records, found.gain, found.kept) == ((), 1.0, True)
     assert len(database.read(tmp_path / "other.json")[0]) == 2
     assert fastgemm.explain(m=40, n=600, k=96, layout="np", num_threads=1, activation="relu").rung == "heuristic"
+
+
+def test_an_interrupt_ends_tuning_in_place_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "tune", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        graph.compile(layers(), threads=1).tune(trials=1)
+    assert "no problem was finished" in capfd.readouterr().err
+
+
+def test_a_result_that_cannot_be_kept_ends_it_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device", "tuning.json")
+
+    monkeypatch.setattr(driver, "tune", lambda space, *arguments: driver.Entry(space.problem, "failed", space.start))
+    monkeypatch.setattr(driver, "store", full)
+    with pytest.raises(RuntimeError, match=r"cannot be kept: tuning\.json: No space left on device"):
+        graph.compile(layers(), threads=1).tune(trials=1)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"seconds": -1}, {"seconds": 0}, {"seconds": float("nan")}, {"trials": 0}, {"trials": -3}], ids=str
+)
+def test_a_budget_is_above_zero(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(bad))} must be above zero"):
+        graph.compile(layers(), threads=1).tune(**bad)  # type: ignore[arg-type]
+
+
+def test_a_database_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, 1e-6)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    graph.compile(layers(), threads=1).tune(db="~/zz.json")
+    assert len(database.read(tmp_path / "zz.json")[0]) == 2
+    assert not (tmp_path / "~").exists()
+
+
+MISSING = """
+import sys
+sys.modules[{package!r}] = None
+import numpy as np
+from fastgemm import graph
+build = graph.Builder("layer")
+build.output(build.input("x", (32, 64), "float32") @ np.ones((64, 48), "f4"), "y")
+try:
+    graph.compile(build.graph(), threads=1).tune(trials=1, strategy="tpe")
+except ModuleNotFoundError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("package", ["rich", "scipy", "optuna"])
+def test_a_missing_extra_is_named_in_place_too(package: str) -> None:
+    command = [sys.executable, "-c", MISSING.format(package=package)]
+    made = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
+    assert "the tuner needs: pip install fastgemm[tune]" in made.stdout, made.stderr

@@ -122,12 +122,21 @@ class CompiledGraph:
             The database file; ``FASTGEMM_DB`` or your data folder by default.  Another one that this process does not
             read is written, and changes nothing here.
         quiet : bool
-            Print only the table at the end.
+            Print only the table at the end, and what went wrong.
 
         Returns
         -------
         fastgemm.tune.graphs.Tuned
             Its attributes: problems, records, before, after (seconds of a call), gain, kept.
+
+        Raises
+        ------
+        ValueError
+            For seconds or trials that are not above zero, or a strategy that there is not.
+        RuntimeError
+            If results cannot be kept, or nothing can be tuned here; those that were finished before are kept.
+        ModuleNotFoundError
+            Without the extra.
 
         Examples
         --------

@@ -201,9 +201,14 @@ def tune_graph(
     options.seconds, options.trials, options.quiet = seconds, trials, quiet
     options.strategy = strategy or "auto"
     options.db = None if path is None else database.named(path)
-    from . import graphs
+    try:
+        from . import graphs
 
-    return graphs.tune(compiled, options)
+        return graphs.tune(compiled, options)
+    except ModuleNotFoundError as error:
+        if (why := _missing(error)) is None:
+            raise
+        raise ModuleNotFoundError(why, name=error.name) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -310,7 +315,7 @@ def _parser() -> argparse.ArgumentParser:
         help="write report.md and plots: gains, convergence, where the time went",
     )
     where.add_argument("--dry-run", action="store_true", help="say what would be tuned, and stop")
-    where.add_argument("--quiet", action="store_true", help="only the table at the end")
+    where.add_argument("--quiet", action="store_true", help="only the table at the end, and what went wrong")
     return parser
 
 
@@ -398,12 +403,17 @@ def _extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        if (why := _missing(error)) is None:
             raise
-        what = "the tuner" if extra == "tune" else "this strategy"
-        print(f"{PROG}: {error.name} is not installed; {what} needs: pip install fastgemm[{extra}]", file=sys.stderr)
+        print(f"{PROG}: {why}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _missing(error: ModuleNotFoundError) -> str | None:
+    """Say how to get a package that is not there; None for one that no extra brings."""
+    extra = EXTRAS.get((error.name or "").partition(".")[0])
+    what = "the tuner" if extra == "tune" else "this strategy"
+    return f"{error.name} is not installed; {what} needs: pip install fastgemm[{extra}]" if extra else None
 
 
 def _memory() -> float:

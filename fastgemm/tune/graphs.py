@@ -7,6 +7,8 @@ there are records the graph is lowered anew, for panels may be wider or narrower
 
 from __future__ import annotations
 
+import operator
+import os
 import statistics
 import time
 from argparse import Namespace
@@ -102,14 +104,24 @@ def tune(compiled: CompiledGraph, options: Namespace) -> Tuned:
     """Tune a graph's products, and keep the records if the graph gains by them.
 
     `options` are those of the command, see `fastgemm.tune.__main__`.
+
+    Raises
+    ------
+    ValueError
+        For options that the command would refuse.
+    KeyboardInterrupt, fastgemm.tune.session.Refused
+        What stopped the run; the problems that were finished before have their records, which the graph does not use
+        yet.
     """
     from . import session
 
+    _check(options)
     asked = problems(compiled)
     path = session.database_file(options)
     earlier = dispatch.tuned()
     known = _records(path)
-    session.run(asked, options)
+    if stopped := session.tune(asked, options).stopped:
+        raise stopped
     dispatch.reload()
     now = _records(path)
     new = [now[p] for p in asked if p in now and now[p] != known.get(p)]
@@ -128,6 +140,16 @@ def tune(compiled: CompiledGraph, options: Namespace) -> Tuned:
         read = [record for record in read if record not in new]
     before, after = (statistics.median(column) for column in zip(*pairs, strict=True))
     return Tuned(tuple(asked), tuple(read), before, after, gain, kept)
+
+
+def _check(options: Namespace) -> None:
+    """Refuse what a command line could not say, and read a path as a shell does."""
+    if options.seconds is not None and not options.seconds > 0:
+        raise ValueError(f"seconds must be above zero, not {options.seconds}")
+    if options.trials is not None and operator.index(options.trials) < 1:
+        raise ValueError(f"trials must be above zero, not {options.trials}")
+    if options.db is not None:
+        options.db = Path(os.path.expanduser(options.db))
 
 
 def _records(path: Path) -> dict[Problem, Record]:
