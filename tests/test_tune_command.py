@@ -325,6 +325,12 @@ def test_a_full_disk_ends_a_search_of_nested_tilings_after_it_was_printed(tmp_pa
     assert os.strerror(errno.ENOSPC) in said.err
 
 
+def test_a_quiet_search_of_nested_tilings_says_what_it_left_undone(tmp_path, capsys):
+    arguments = ["--shapes", "8x8x8", "--threads", "1", "--space", "nested", "--db", str(tmp_path), "--quiet"]
+    assert main([*arguments, "--seconds", "1e-9"]) == 0
+    assert "out of time: 1 problems left" in capsys.readouterr().err
+
+
 def test_a_state_that_kills_its_process_costs_one_trial(tmp_path, monkeypatch):
     script = tmp_path / "stand_in.py"
     script.write_text(

@@ -176,7 +176,7 @@ def run(problems: Sequence[Problem], options: Namespace) -> int:
             for index, problem in enumerate(problems):
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    watch.say(f"out of time: {len(problems) - index} problems left")
+                    watch.warn(f"out of time: {len(problems) - index} problems left")
                     break
                 budget = driver.Budget(options.trials or strategy.trials)
                 budget.deadline = time.monotonic() + left / (len(problems) - index)
@@ -186,7 +186,7 @@ def run(problems: Sequence[Problem], options: Namespace) -> int:
                 lines.append(path, [outcome.fields()])
                 done += 1
         except KeyboardInterrupt:
-            watch.say(f"stopped; the outcomes of {done} finished problems are in {path}")
+            watch.warn(f"stopped; the outcomes of {done} finished problems are in {path}")
             return 130
         except OSError as error:
             raise session.Refused(f"stopped, because the outcome cannot be kept: {path}: {error.strerror}") from None
