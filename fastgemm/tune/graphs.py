@@ -8,7 +8,6 @@ there are records the graph is lowered anew, for panels may be wider or narrower
 from __future__ import annotations
 
 import operator
-import os
 import statistics
 import time
 from argparse import Namespace
@@ -148,8 +147,6 @@ def _check(options: Namespace) -> None:
         raise ValueError(f"seconds must be above zero, not {options.seconds}")
     if options.trials is not None and operator.index(options.trials) < 1:
         raise ValueError(f"trials must be above zero, not {options.trials}")
-    if options.db is not None:
-        options.db = Path(os.path.expanduser(options.db))
 
 
 def _records(path: Path) -> dict[Problem, Record]:

@@ -200,8 +200,10 @@ def _whole() -> Iterator[None]:
 
 
 def database_file(options: Namespace) -> Path:
-    """The database file that a run is for; `Refused` where no kernels run that it could tune."""
+    """The database file that a run is for; `Refused` where there is none, or no kernels run that it could tune."""
     path: Path = options.db or database.user_path()
+    if str(path) == os.devnull:
+        raise Refused("no database to write: give --db, or FASTGEMM_DB (this user has no home folder, or it says none)")
     try:
         tier = kernels.active_isa()
     except RuntimeError as error:  # FASTGEMM_ISA asks for what is not there
