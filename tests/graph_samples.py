@@ -73,8 +73,13 @@ def graphs(draw: st.DrawFn, dtype: str = "float64", largest: int = 6) -> Graph:
         if draw(st.booleans()):
             return build.input(f"x{next(count)}", shape, kind)
         array = numbers(shape, kind, draw(st.integers(0, 99)))
-        # Constants in any order of memory.
-        return build.constant(np.asfortranarray(array) if draw(st.booleans()) else array)
+        # Constants in any order of memory, with gaps and backwards.
+        how = draw(st.sampled_from(("C", "F", "gaps", "back")))
+        if how == "gaps" and shape:
+            array = np.repeat(array, 2, axis=-1)[..., ::2]
+        if how == "back" and shape:
+            array = array[..., ::-1].copy()[..., ::-1]
+        return build.constant(np.asfortranarray(array) if how == "F" else array)
 
     pool: list[Tensor] = []
     pool.append(build.input("x", tuple(draw(st.lists(sizes, min_size=2, max_size=4))), kind))

@@ -217,3 +217,53 @@ def test_quantised_nan(dtype: str, kind: type) -> None:
         want = np.full(shape, 7, kind)
         want.flat[3] = 17
         np.testing.assert_array_equal(fg.compile(build.graph())(x=x), want)
+
+
+def lying_anyhow() -> dict[str, np.ndarray]:
+    """Return 24 numbers as callers have them: columns, backwards, fields of records, parts of files."""
+    plain = numbers((24,), "f4", 3)
+    records = np.zeros(24, [("kind", "u1"), ("number", "f4")])
+    records["number"] = plain
+    return {
+        "column": np.stack([plain, plain], axis=1)[:, 0],
+        "backwards": plain[::-1],
+        "field": records["number"],
+        "file": np.frombuffer(b"x" + plain.tobytes(), "f4", offset=1),
+        "foreign": plain.astype(plain.dtype.newbyteorder("S")),
+        "one": np.broadcast_to(np.float32(3), 24),
+    }
+
+
+@pytest.mark.parametrize("fusion", passes.FUSIONS)
+@pytest.mark.parametrize("how", lying_anyhow())
+def test_constants_that_lie_anyhow(how: str, fusion: str) -> None:
+    """As a bias, what rows are normalised with, a table, a residual and a mask."""
+    row = lying_anyhow()[how]
+    build = Builder()
+    x = build.input("x", (64, 16), "float32")
+    h = build.relu(x @ numbers((16, 24), "f4", 1) + row)
+    h = build.layer_norm(h @ numbers((24, 24), "f4", 2) / 5 + row.reshape(1, 24), row, row)
+    build.output(build.softmax(h @ numbers((24, 24), "f4", 4) + row.reshape(1, 24)), "y")
+    entries = build.gather(build.constant(row.reshape(4, 6)), build.input("at", (5,), "int64"))
+    build.output(build.softmax(entries), "z")
+    graph = build.graph()
+    inputs = {"x": numbers((64, 16), "f4"), "at": np.array([3, 0, 1, -1, 2])}
+    want, got = reference.run(graph, inputs), fg.compile(graph, fusion=fusion).run(inputs)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("what", ["bias", "norm"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_vectors_of_the_caller_with_gaps(step: int, what: str, dtype: str) -> None:
+    """They run where their numbers lie side by side in a chain, else outside of one."""
+    build = Builder()
+    x, v = build.input("x", (64, 16), dtype), build.input("v", (32 * step,), dtype)
+    row = build.slice(v, starts=(0,), stops=(32 * step,), steps=(step,))
+    h = x @ numbers((16, 32), dtype, 1)
+    h = build.relu(h + row) if what == "bias" else build.layer_norm(build.relu(h), row)
+    build.output(h @ numbers((32, 8), dtype, 2), "y")
+    made = compiled(build, 1e-4)
+    if kernels.active_isa() is not None:
+        assert ("chain" in [node.op for node in made.graph.nodes]) is (step == 1)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .rules import Array, Spec
+from .rules import Array, Spec, as_read
 
 
 class GraphError(ValueError):
@@ -43,7 +43,7 @@ class Value:
     shape : tuple of int
     dtype : numpy.dtype
     data : ndarray, optional
-        The numbers of a constant.
+        The numbers of a constant.  They are copied where they are not aligned or in another machine's order of bytes.
     layout : tuple of int, optional
         The axes as they lie in memory, outermost first, where that is not C order.
 
@@ -61,6 +61,13 @@ class Value:
     dtype: np.dtype[Any]
     data: Array | None = None
     layout: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # Of those kernels read nothing, and passes ask no more than whether types are equal.
+        if not self.dtype.isnative:
+            object.__setattr__(self, "dtype", self.dtype.newbyteorder("="))
+        if self.data is not None:
+            object.__setattr__(self, "data", as_read(self.data))
 
     @property
     def spec(self) -> Spec:

@@ -126,13 +126,17 @@ class Operands:
         return Ref(self._slot(name), value.dtype.name, 0, (*lead, 0), row, column)
 
     def vector(self, name: str, wanted: str) -> Ref:
-        """A number for each column."""
+        """A number for each column, or one for all of them; what is known is laid out as kernels read it."""
         value = self.values[name]
-        if value.dtype.name == wanted:
-            step = self.strides[name][-1] if value.size > 1 else value.dtype.itemsize
+        step = self.strides[name][-1] if value.size > 1 else value.dtype.itemsize
+        if value.dtype.name == wanted and step == value.dtype.itemsize:
             return Ref(self._slot(name), wanted, 0, (), 0, step)
         if value.data is None:
-            raise Unfit(f"{name} is {value.dtype}, and known only when the chain runs")
+            if value.dtype.name != wanted:
+                raise Unfit(f"{name} is {value.dtype}, and known only when the chain runs")
+            if step:
+                raise Unfit(f"numbers of {name} that do not lie side by side")
+            return Ref(self._slot(name), wanted)
         self.sources.append(np.ascontiguousarray(value.data, wanted).reshape(-1))
         return Ref(len(self.sources) - 1, wanted, 0, (), 0, np.dtype(wanted).itemsize)
 

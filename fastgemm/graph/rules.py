@@ -50,6 +50,19 @@ def dtype_of(given: Any) -> np.dtype[Any]:
     return found if found.isnative else found.newbyteorder("=")
 
 
+def as_read(data: Array) -> Array:
+    """Return an array as kernels read it: NumPy's own, aligned, in this machine's order of bytes; itself where it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph.rules import as_read
+    >>> as_read(np.frombuffer(bytes(9), "f4", offset=1)).flags.aligned, as_read(np.ones(2, ">f4")).dtype
+    (True, dtype('float32'))
+    """
+    return np.require(data, data.dtype.newbyteorder("=") if not data.dtype.isnative else None, ["A", "E"])
+
+
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Whether a type is a floating-point one, bfloat16 included."""
     return bool(dtype.kind == "f" or dtype == numpy_types.bfloat16())
