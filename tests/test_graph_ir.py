@@ -197,6 +197,69 @@ def test_builder_names_and_numbers() -> None:
         build.polish(x)
 
 
+def test_names_that_nobody_chose_give_way() -> None:
+    build = Builder()
+    x = build.input("x", (2, 3), "float32")
+    first = build.relu(x)
+    second = build.tanh(first + 2.0)
+    build.output(second, "relu_0")
+    build.output(first, "constant_0")
+    late = build.input("tanh_0", (2, 3), "float32")
+    build.output(build.neg(late), "neg_1")
+    graph = build.graph()
+    assert (first.name, second.name, late.name) == ("constant_0", "relu_0", "tanh_0")
+    assert graph.outputs == ("relu_0", "constant_0", "neg_1")
+    given = {"x": numbers((2, 3), "f4") - 1, "tanh_0": numbers((2, 3), "f4", 1)}
+    got, low = reference.run(graph, given), np.maximum(given["x"], 0)
+    np.testing.assert_array_equal(got["constant_0"], low)
+    np.testing.assert_array_equal(got["relu_0"], np.tanh(low + 2))
+    np.testing.assert_array_equal(got["neg_1"], -given["tanh_0"])
+
+
+def test_names_that_somebody_chose_stay() -> None:
+    build = Builder()
+    x = build.input("x", (2,), "float32")
+    named, constant, out = build.relu(x, name="h"), build.constant(np.ones(2, "f4"), "c"), build.neg(x)
+    build.output(out)
+    other = build.tanh(named + constant)
+    for name in ("x", "h", "c", "neg_0"):
+        with pytest.raises(GraphError, match=f"there is a value '{name}' already"):
+            build.output(other, name)
+        with pytest.raises(GraphError, match=f"there is a value '{name}' already"):
+            build.input(name, (2,), "float32")
+    build.output(named, "y")
+    build.output(other, "h")
+    assert build.graph().outputs == ("neg_0", "y", "h")
+
+
+def test_numbers_that_the_type_does_not_hold() -> None:
+    build = Builder()
+    whole, few = build.input("x", (3,), "int32"), build.input("u", (3,), "uint8")
+    assert (whole * 2.0).dtype == np.int32
+    for write, why in (
+        (lambda: whole * 0.5, r"node 'mul_1' \(mul\): 0\.5 is no int32"),
+        (lambda: build.gather(whole, 1.5), "1.5 is no int32"),
+        (lambda: whole + np.nan, "node 'add_0'"),
+        (lambda: whole - np.inf, "node 'sub_0'"),
+        (lambda: few + 300, "node 'add_0'.*300"),
+        (lambda: build.input("f", (3,), "float32") + 10**400, "node 'add_0'"),
+    ):
+        with pytest.raises(GraphError, match=why):
+            write()
+
+
+def test_constants_are_as_kernels_read_them() -> None:
+    plain = np.arange(4, dtype="f4")
+    assert Value("c", (4,), plain.dtype, plain).data is plain
+    for data in (np.frombuffer(b"x" + plain.tobytes(), "f4", offset=1), plain.astype(">f4"), plain.astype("<f4")):
+        made = Value("c", (4,), data.dtype, data)
+        assert made.data is not None
+        assert made.data.flags.aligned
+        assert made.dtype == made.data.dtype == plain.dtype
+        assert np.array_equal(made.data, plain)
+        assert Builder().constant(data).dtype == plain.dtype
+
+
 def test_inputs_are_checked() -> None:
     graph = one("relu", np.ones(2, "f4"))
     for inputs, why in (({}, "'x0' is missing"), ({"q": 1}, "no input 'q'"), ({"x0": np.ones(2)}, "is float64")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,28 +27,28 @@ class Tensor:
     # NumPy leaves `array + tensor` to the tensor.
     __array_ufunc__ = None
 
-    def __init__(self, build: Builder, value: Value) -> None:
-        self._build, self._value = build, value
+    def __init__(self, build: Builder, at: int) -> None:
+        self._build, self._at = build, at
 
     @property
     def name(self) -> str:
         """Name of the value."""
-        return self._value.name
+        return self.value.name
 
     @property
     def value(self) -> Value:
         """The value itself."""
-        return self._value
+        return self._build._values[self._at]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the value."""
-        return self._value.shape
+        return self.value.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the value."""
-        return self._value.dtype
+        return self.value.dtype
 
     @property
     def T(self) -> Tensor:
@@ -100,7 +101,7 @@ class Tensor:
         return self._build.apply("pow", self, other)
 
     def __repr__(self) -> str:
-        return f"Tensor({self._value})"
+        return f"Tensor({self.value})"
 
 
 class Builder:
@@ -135,29 +136,36 @@ class Builder:
     def __init__(self, name: str = "") -> None:
         self._name = name
         self._nodes: list[Node] = []
-        self._values: dict[str, Value] = {}
+        # Tensors know their values by the number: names may change.
+        self._values: list[Value] = []
+        self._known: dict[str, int] = {}
+        self._chosen: set[str] = set()
         self._inputs: list[str] = []
         self._outputs: list[str] = []
 
     def input(self, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
         """Add an input and return it."""
-        if name in self._values:
-            raise GraphError(f"there is a value {name!r} already")
-        sizes = rules.shape_of(shape)
+        made = Value(name, rules.shape_of(shape), rules.dtype_of(dtype))
+        self._claim(name)
         self._inputs.append(name)
-        return self._made(Value(name, sizes, rules.dtype_of(dtype)))
+        return self._made(made)
 
     def constant(self, data: ArrayLike, name: str | None = None) -> Tensor:
-        """Add an array whose numbers are known, and return it.  It is not copied, and must not change afterwards."""
+        """Add an array whose numbers are known, and return it.
+
+        It must not change afterwards: it is copied only if it is not aligned, or in another machine's order of bytes.
+        """
         array = np.asarray(data)
-        stem = name or f"constant_{sum(value.is_constant for value in self._values.values())}"
+        stem = name or f"constant_{sum(value.is_constant for value in self._values)}"
         rules.dtype_of(array.dtype)
-        return self._made(Value(fresh(stem, self._values), array.shape, array.dtype, array))
+        return self._made(Value(self._fresh(stem, name), array.shape, array.dtype, array))
 
     def output(self, tensor: Tensor, name: str | None = None) -> None:
         """Make a tensor an output of the graph, by its own or another name."""
         self._owned(tensor)
-        self._outputs.append(tensor.name if name is None else self._rename(tensor, name))
+        made = tensor.name if name is None else self._rename(tensor, name)
+        self._chosen.add(made)
+        self._outputs.append(made)
 
     def apply(self, op: str, *operands: Any, name: str | None = None, **attributes: Any) -> Tensor:
         """Add an operation by its name and return its result."""
@@ -166,10 +174,10 @@ class Builder:
             row = ops.op(op)
             merged = ops.attributes_of(row, attributes)
             tensors = self._tensors(operands)
-            spec = ops.infer(op, [tensor._value.spec for tensor in tensors], merged)
-        except (ValueError, TypeError) as error:
+            spec = ops.infer(op, [tensor.value.spec for tensor in tensors], merged)
+        except (ValueError, TypeError, OverflowError) as error:
             raise GraphError(f"node {stem!r} ({op}): {error}") from None
-        output = fresh(stem, self._values)
+        output = self._fresh(stem, name)
         node = Node(op, tuple(tensor.name for tensor in tensors), (output,), merged, name or "")
         self._nodes.append(node)
         return self._made(Value(output, spec.shape, spec.dtype))
@@ -195,8 +203,31 @@ class Builder:
         return sorted({*super().__dir__(), *ops.OPS})
 
     def _made(self, value: Value) -> Tensor:
-        self._values[value.name] = value
-        return Tensor(self, value)
+        self._known[value.name] = len(self._values)
+        self._values.append(value)
+        return Tensor(self, self._known[value.name])
+
+    def _fresh(self, stem: str, chosen: str | None) -> str:
+        """Return a name that no value has, made of a stem that the caller chose or nobody did."""
+        name = fresh(stem, self._known)
+        if chosen:
+            self._chosen.add(name)
+        return name
+
+    def _claim(self, name: str) -> None:
+        """Make a name free that the caller chose for another value: one that nobody chose gives way."""
+        if name in self._chosen:
+            raise GraphError(f"there is a value {name!r} already")
+        if name in self._known:
+            self._move(name, fresh(name, self._known))
+        self._chosen.add(name)
+
+    def _move(self, old: str, new: str) -> None:
+        """Give a value another name, which is free."""
+        self._chosen.discard(old)
+        at = self._known[new] = self._known.pop(old)
+        self._values[at] = replace(self._values[at], name=new)
+        self._nodes = [_renamed(node, old, new) for node in self._nodes]
 
     def _owned(self, tensor: Any) -> Tensor:
         if not isinstance(tensor, Tensor) or tensor._build is not self:
@@ -212,6 +243,8 @@ class Builder:
             if isinstance(operand, Tensor):
                 found.append(operand)
             elif isinstance(operand, (int, float)) and kinds:
+                if not rules.is_float(kinds[0]) and int(operand) != operand:
+                    raise TypeError(f"{operand} is no {kinds[0]}")
                 found.append(self.constant(np.asarray(operand, kinds[0])))
             else:
                 found.append(self.constant(operand))
@@ -221,14 +254,11 @@ class Builder:
         old = tensor.name
         if name == old:
             return name
-        if name in self._values:
-            raise GraphError(f"there is a value {name!r} already")
-        if tensor._value.is_constant or old in self._inputs or old in self._outputs:
+        self._claim(name)
+        if tensor.value.is_constant or old in self._inputs or old in self._outputs:
             # It keeps its own name where that is known outside.
             return self.apply("identity", tensor, name=name).name
-        value = self._values.pop(old)
-        tensor._value = self._made(Value(name, value.shape, value.dtype))._value
-        self._nodes = [_renamed(node, old, name) for node in self._nodes]
+        self._move(old, name)
         return name
 
 
