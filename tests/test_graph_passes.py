@@ -62,6 +62,22 @@ def test_fold() -> None:
     assert operations(applied("fold", build.graph())) == ["broadcast", "reshape"], "it would grow a thousand times"
 
 
+def test_what_grows_on_the_way_is_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product of two narrow matrices is large, and what is made of it is not."""
+    build = Builder()
+    left, right, more = (build.constant(numbers(shape, "f4")) for shape in ((64, 2), (2, 64), (64, 8)))
+    wide = left @ right
+    x = build.input("x", (4, 64), "float32")
+    build.output(x @ (wide + numbers((64, 64), "f4", 1)), "y")
+    build.output(x @ (wide @ more), "z")
+    assert operations(applied("fold", build.graph(), 1e-4)) == ["matmul", "matmul"]
+    with monkeypatch.context() as less:
+        less.setattr(sys.modules["fastgemm.graph.passes.fold"], "MOST_PASSING", wide.value.nbytes - 1)
+        assert operations(applied("fold", build.graph())) == operations(build.graph())
+    build.output(x @ wide, "itself")
+    assert operations(applied("fold", build.graph(), 1e-4)) == ["matmul"] * 4
+
+
 def test_views_are_joined_and_dropped() -> None:
     build = Builder()
     x = build.input("x", (2, 3, 4), "float32")
@@ -596,6 +612,27 @@ def test_chains_end_where_others_read() -> None:
     after = applied("chains", passes.apply(build.graph(), "fine"))
     assert bodies(after) == [["linear", "matmul"]]
     assert "linear" in operations(after)
+
+
+@pytest.mark.parametrize("what", ["alone", "rows", "product", "bytes"])
+def test_constants_alone_are_no_chain(what: str) -> None:
+    """What would grow too much to be folded: a chain has operands."""
+    build = Builder()
+    x = build.input("x", (64, 64), "float32")
+    left, right = build.constant(numbers((64, 2), "f4")), build.constant(numbers((2, 64), "f4"))
+    if what == "bytes":
+        left, right = (build.dequantize(build.constant(numbers(side.shape, "i1")), np.float32(0.01)) for side in
+                       (left, right))  # fmt: skip
+    made = build.layer_norm(left @ right)
+    if what == "alone":
+        build.output(made, "z")
+    build.output(build.softmax(made) @ x if what == "product" else x + made, "y")
+    graph = build.graph()
+    inputs, compiled = inputs_of(graph), fg.compile(graph)
+    assert bodies(compiled.graph) == ([["matmul", "layer_norm", "softmax", "matmul"]] if what == "product" else [])
+    want, got = reference.run(graph, inputs), compiled.run(inputs)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])

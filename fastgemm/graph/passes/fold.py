@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from .. import ops
-from ..ir import Graph, Value
+from ..ir import Graph, Node, Value
+from ..rules import Array
 from .rewriting import Rewriting
 
-# A result is kept for good: one that repeats its operands many times over is cheaper made anew.
+# A result is kept for good: one that repeats its operands many times over is cheaper made anew, unless all that is made
+# of it is smaller (a correction of low rank, added to a weight).
 MOST_GROWN = 4
+# Bytes of such results that may be there while a graph is compiled.
+MOST_PASSING = 1 << 28
 
 
 def fold(graph: Graph) -> Graph:
@@ -26,16 +30,47 @@ def fold_rest(graph: Graph) -> Graph:
 
 
 def _folded(graph: Graph, left: tuple[str, ...]) -> Graph:
-    made = Rewriting(graph)
+    made, found = Rewriting(graph), _Known(graph)
     for node in graph.nodes:
-        reads, value = made.reads(node), graph.values[node.output]
-        known = [read.data for read in reads if read.data is not None]
-        small = value.nbytes <= MOST_GROWN * max(sum(read.nbytes for read in reads), 64)
-        if len(known) < len(reads) or not small or node.op in left or node.output in graph.outputs:
+        value = graph.values[node.output]
+        roots = found.roots(node)
+        if roots is None or node.op in left or node.output in graph.outputs:
             made.keep(node)
             continue
-        attributes = ops.attributes_of(ops.op(node.op), node.attributes)
-        with np.errstate(all="ignore"):
-            data = np.asarray(ops.op(node.op).meaning(known, attributes))
-        made.values[node.output] = Value(node.output, value.shape, value.dtype, data)
+        if value.nbytes <= MOST_GROWN * max(sum(roots.values()), 64):
+            data = found.keep(node, {node.output: value.nbytes})
+            made.values[node.output] = Value(node.output, value.shape, value.dtype, data)
+            continue
+        # It goes where all that read it are folded.
+        made.keep(node)
+        if value.nbytes <= found.room:
+            found.room -= value.nbytes
+            found.keep(node, roots)
     return made.done()
+
+
+class _Known:
+    """What is known of a graph: numbers, and of which constants (by their bytes) they were made."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.data = {value.name: value.data for value in graph.values.values() if value.data is not None}
+        self.made_of = {name: {name: data.nbytes} for name, data in self.data.items()}
+        self.room = MOST_PASSING
+
+    def roots(self, node: Node) -> dict[str, int] | None:
+        """Return what a node's operands were made of; None where one is not known."""
+        found: dict[str, int] = {}
+        for name in node.inputs:
+            if name not in self.made_of:
+                return None
+            found |= self.made_of[name]
+        return found
+
+    def keep(self, node: Node, roots: dict[str, int]) -> Array:
+        """Compute a node, note what its result is made of, and return it."""
+        row = ops.op(node.op)
+        with np.errstate(all="ignore"):
+            reads = [self.data[name] for name in node.inputs]
+            made = np.asarray(row.meaning(reads, ops.attributes_of(row, node.attributes)))
+        self.data[node.output], self.made_of[node.output] = made, roots
+        return made
