@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
 import pytest
 
 onnx = pytest.importorskip("onnx")
@@ -18,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from fastgemm import graph  # noqa: E402
-from fastgemm.graph import GraphError, passes, reference  # noqa: E402
+from fastgemm.graph import GraphError, onnx_writer, passes, reference  # noqa: E402
 from fastgemm.graph.from_onnx import TABLE  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
@@ -207,6 +208,103 @@ def test_bounds_that_the_type_does_not_hold(tmp_path: Path) -> None:
         graph.from_onnx(save(model, tmp_path / "m.onnx"))
 
 
+@pytest.mark.parametrize("bounds", [(np.nan, 1.0), (-1.0, np.nan), (np.nan, np.nan)])
+def test_bounds_that_are_no_numbers(bounds: tuple[float, float], tmp_path: Path) -> None:
+    low, high = (np.float32(bound) for bound in bounds)
+    node = helper.make_node("Clip", ["x", "low", "high"], ["y"])
+    assert np.isnan(run(tmp_path, node, np.array([-2, 0, 2], "f4"), low=low, high=high)).all()
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 0.5])
+@pytest.mark.parametrize("beta", [0.0, 3.0, 1.5])
+def test_factors_of_products_of_whole_numbers(alpha: float, beta: float, tmp_path: Path) -> None:
+    """They are floats in the file: those that are not whole have no place among whole numbers."""
+    node = helper.make_node("Gemm", ["x", "b", "c"], ["y"], alpha=alpha, beta=beta)
+    x, b, c = np.array([[1, 2], [3, 4]], "i4"), np.array([[2, 0], [1, 2]], "i4"), np.array([7, 8], "i4")
+    if alpha % 1 or beta % 1:
+        with pytest.raises(GraphError, match=r"Gemm 'y': [01]\.5 is no int32"):
+            run(tmp_path, node, x, b=b, c=c)
+    else:
+        assert run(tmp_path, node, x, b=b, c=c).tolist() == (int(alpha) * x @ b + int(beta) * c).tolist()
+
+
+@pytest.mark.parametrize("scale", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
+def test_types_that_bytes_become(kind: str, scale: str, tmp_path: Path) -> None:
+    """The wider of the two multiplies."""
+    wanted = oracle.dtype_of(kind)
+    number = np.array(0.3, oracle.dtype_of(scale))
+    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"], output_dtype=helper.np_dtype_to_tensor_dtype(wanted))
+    x = np.arange(-128, 128, dtype="i1")
+    model = simple([node], {"x": (TensorProto.INT8, x.shape)}, {"s": number}, 23)
+    got = graph.compile(graph.from_onnx(save(model, tmp_path / "m.onnx")))(x=x)
+    assert got.dtype == wanted
+    want = (x.astype("f8") * float(number)).astype(wanted)
+    if kind == "float32":
+        np.testing.assert_array_equal(got, x.astype("f4") * number.astype("f4"))
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=2e-2 if "bfloat16" in (kind, scale) else 2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_what_a_layer_norm_tells_of_its_rows(dtype: str, tmp_path: Path) -> None:
+    """Mean and deviation are float32 unless the file names another type, whatever the rows are."""
+    kind = oracle.dtype_of(dtype)
+    x = np.random.default_rng(0).standard_normal((5, 8)).astype(kind)
+    for asked, wanted in ((None, "float32"), (TensorProto.FLOAT, "float32"), (TensorProto.BFLOAT16, "bfloat16")):
+        more = {} if asked is None else {"stash_type": asked}
+        node = helper.make_node("LayerNormalization", ["x", "g"], ["y", "mean", "deviation"], **more)
+        model = simple([node], {"x": (helper.np_dtype_to_tensor_dtype(kind), x.shape)}, {"g": np.ones(8, kind)})
+        for name in ("mean", "deviation"):
+            model.graph.output.append(helper.make_tensor_value_info(name, asked or TensorProto.FLOAT, [5, 1]))
+        got = graph.compile(graph.from_onnx(save(model, tmp_path / "m.onnx"))).run({"x": x})
+        wide = x.astype("f8")
+        close = 2e-2 if wanted == "bfloat16" else 1e-5
+        for name, want in (("mean", wide.mean(1)), ("deviation", 1 / np.sqrt(wide.var(1) + 1e-5))):
+            assert got[name].dtype == oracle.dtype_of(wanted)
+            np.testing.assert_allclose(got[name].reshape(-1).astype("f8"), want, rtol=close, atol=close)
+        assert got["y"].dtype == kind
+
+
+def test_outputs_with_names_that_a_graph_gives(tmp_path: Path) -> None:
+    """As exporters name them: linear, add, linear_1, add_1."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["linear"]),
+        helper.make_node("Add", ["linear", "x"], ["constant_2"]),
+        helper.make_node("Gemm", ["constant_2", "w", "b"], ["linear_1"]),
+        helper.make_node("Add", ["linear_1", "constant_2"], ["add_1"]),
+    ]
+    constants = {"w": np.eye(4, dtype="f4") * 2, "b": np.ones(4, "f4")}
+    model = simple(nodes, {"x": (TensorProto.FLOAT, (2, 4))}, constants)
+    del model.graph.output[:]
+    names = ("add_1", "matmul_0", "constant_2")
+    model.graph.node.append(helper.make_node("Relu", ["add_1"], ["matmul_0"]))
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 4)) for name in names)
+    path = save(model, tmp_path / "m.onnx")
+    made = graph.from_onnx(path)
+    assert made.outputs == names
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype("f4")
+    for name, want in zip(names, ReferenceEvaluator(str(path)).run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(graph.compile(made)(x=x)[name], want, rtol=1e-6)
+
+
+def test_a_column_of_a_constant_as_bias(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Gather", ["columns", "at"], ["b"], axis=1),
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Add", ["h", "b"], ["sums"]),
+        helper.make_node("Relu", ["sums"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["y"]),
+    ]
+    rng = np.random.default_rng(0)
+    sizes = {"columns": (32, 2), "w": (16, 32), "v": (32, 8)}
+    constants = {name: rng.standard_normal(shape).astype("f4") for name, shape in sizes.items()}
+    model = simple(nodes, {"x": (TensorProto.FLOAT, (64, 16))}, {**constants, "at": np.int64(0)})
+    path = save(model, tmp_path / "m.onnx")
+    x = rng.standard_normal((64, 16)).astype("f4")
+    (want,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    np.testing.assert_allclose(graph.compile(graph.from_onnx(path))(x=x), want, rtol=1e-4, atol=1e-4)
+
+
 def test_shapes_are_folded() -> None:
     """Whatever PyTorch computes from shapes is gone: what is left moves or computes data."""
     made = graph.from_onnx(DATA / "encoder_small.onnx", batch=3)
@@ -273,6 +371,16 @@ class TestRefusals:
         with pytest.raises(GraphError, match="data in other files"):
             graph.from_onnx(save(simple([node], {}, {}), tmp_path / "m.onnx"))
 
+    @pytest.mark.parametrize("several", [False, True])
+    def test_data_in_other_files_of_a_sparse_tensor(self, several: bool, tmp_path: Path) -> None:
+        values = numpy_helper.from_array(np.zeros(1, "f4"), "hidden")
+        values.external_data.add(key="location", value="/etc/passwd")
+        sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.zeros(1, "i8"), "at"), [4])
+        given = {"strange": [sparse]} if several else {"sparse_value": sparse}
+        node = helper.make_node("Constant", [], ["y"], **given)
+        with pytest.raises(GraphError, match="data in other files is not read: 1 tensors, 'hidden'"):
+            graph.from_onnx(save(simple([node], {}, {}), tmp_path / "m.onnx"))
+
     def test_functions(self, tmp_path: Path) -> None:
         model = simple([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, (2,))}, {})
         inner = [helper.make_node("Relu", ["a"], ["b"])]
@@ -302,7 +410,28 @@ class TestRefusals:
         with pytest.raises(GraphError, match="a range from 0"):
             graph.from_onnx(save(simple(nodes, {}, ends), tmp_path / "m.onnx"))
 
+    def test_what_would_fill_the_memory_bit_by_bit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each constant is small enough, and there are many."""
+        nodes = [helper.make_node("ConstantOfShape", ["s"], ["c0"])]
+        nodes += [helper.make_node("Neg", [f"c{at}"], [f"c{at + 1}"]) for at in range(9)]
+        nodes += [helper.make_node("Reshape", ["c9", "t"], ["r"]), helper.make_node("Add", ["x", "r"], ["y"])]
+        constants = {"s": np.array([256, 256]), "t": np.array([65536])}
+        path = save(simple(nodes, {"x": (TensorProto.FLOAT, (1,))}, constants), tmp_path / "m.onnx")
+        monkeypatch.setattr(onnx_writer, "MOST_MADE", 10 * 256 * 256 * 4)
+        graph.from_onnx(path)
+        monkeypatch.setattr(onnx_writer, "MOST_MADE", 9 * 256 * 256 * 4)
+        monkeypatch.setattr(onnx_writer, "MOST_MADE_OF_A_BYTE", 1)
+        with pytest.raises(GraphError, match=r"^1 nodes.*Neg 'c9': what constants are made into takes more than \d+ b"):
+            graph.from_onnx(path)
+        # One comparison of two rows that is a matrix.
+        nodes = [helper.make_node("Equal", ["a", "b"], ["y"])]
+        sides = {"a": np.zeros((1 << 13, 1), "f4"), "b": np.zeros((1, 1 << 13), "f4")}
+        with pytest.raises(GraphError, match="Equal 'y': too many numbers"):
+            graph.from_onnx(save(simple(nodes, {}, sides), tmp_path / "m.onnx"))
+
     def test_files_that_are_none(self, tmp_path: Path) -> None:
+        with pytest.raises(IsADirectoryError):
+            graph.from_onnx(tmp_path)
         with pytest.raises(FileNotFoundError):
             graph.from_onnx(tmp_path / "none.onnx")
         (tmp_path / "text.onnx").write_text("this is no model")

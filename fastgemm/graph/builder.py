@@ -243,9 +243,7 @@ class Builder:
             if isinstance(operand, Tensor):
                 found.append(operand)
             elif isinstance(operand, (int, float)) and kinds:
-                if not rules.is_float(kinds[0]) and int(operand) != operand:
-                    raise TypeError(f"{operand} is no {kinds[0]}")
-                found.append(self.constant(np.asarray(operand, kinds[0])))
+                found.append(self.constant(rules.number_of(operand, kinds[0])))
             else:
                 found.append(self.constant(operand))
         return found

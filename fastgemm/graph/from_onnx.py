@@ -69,7 +69,7 @@ def from_onnx(
         raise GraphError(
             f"operators of version {model.opset} are not read: {LEAST_OPSET} or newer (onnx.version_converter)"
         )
-    write = Writer(model.name)
+    write = Writer(model.name, model.size)
     known: dict[str, Tensor | None] = {"": None}
     for name, spec in model.inputs.items():
         known[name] = write.build.input(name, spec.shape, spec.dtype)

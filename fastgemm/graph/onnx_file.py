@@ -28,7 +28,7 @@ _KINDS = ("bool", *_FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits 
 
 
 class Model(NamedTuple):
-    """What a file holds: nodes and constants as ONNX has them, inputs with sizes bound."""
+    """What a file of so many bytes holds: nodes and constants as ONNX has them, inputs with sizes bound."""
 
     nodes: list[Any]
     constants: dict[str, Array]
@@ -36,6 +36,7 @@ class Model(NamedTuple):
     outputs: list[str]
     opset: int
     name: str
+    size: int
 
 
 def package() -> Any:
@@ -67,8 +68,9 @@ def read(source: str | os.PathLike[str], sizes: Mapping[str, int], batch: int | 
     path = Path(source)
     if path.stat().st_size > MOST_FILE:
         raise GraphError(f"{path.name} has {path.stat().st_size} bytes; a model of more than {MOST_FILE} is not read")
+    data = path.read_bytes()
     try:
-        proto = onnx.load_model_from_string(path.read_bytes())
+        proto = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own errors differ between its versions
         raise GraphError(f"{path.name} is no ONNX model: {error}") from None
     return _checked(onnx, proto, sizes, batch)
@@ -111,7 +113,7 @@ def _checked(onnx: Any, proto: Any, sizes: Mapping[str, int], batch: int | None)
     if strange:
         raise GraphError(f"no input has a size named {strange[0]!r}; there are {', '.join(sorted(known)) or 'none'}")
     outputs = [value.name for value in proto.graph.output]
-    return Model(list(proto.graph.node), constants, inputs, outputs, max(opsets), proto.graph.name)
+    return Model(list(proto.graph.node), constants, inputs, outputs, max(opsets), proto.graph.name, proto.ByteSize())
 
 
 def dtype_of(onnx: Any, number: int) -> np.dtype[Any]:
@@ -190,12 +192,16 @@ def _is_outside(onnx: Any, tensor: Any) -> bool:
 def _tensors(onnx: Any, graph: Any) -> Iterator[Any]:
     """Yield every tensor of a graph, those of its nodes' attributes and inner graphs included."""
     yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
+    sparse = list(graph.sparse_initializer)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
+            if attribute.HasField("sparse_tensor"):
+                sparse.append(attribute.sparse_tensor)
+            sparse += attribute.sparse_tensors
             yield from attribute.tensors
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 yield from _tensors(onnx, inner)
+    for one in sparse:
+        yield from (one.values, one.indices)

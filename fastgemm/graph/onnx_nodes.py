@@ -64,7 +64,8 @@ def clip(write: Writer, node: OnnxNode) -> list[Tensor]:
         # As Python's numbers: whole ones have more digits than a float.
         bounds.append(node.attribute(name) if given is None else known(given, name).reshape(()).item())
     low, high = bounds
-    if low is not None and high is not None and rules.is_float(x.dtype):
+    # (Kernels pass over a bound that is NaN.)
+    if low is not None and high is not None and rules.is_float(x.dtype) and not np.isnan([low, high]).any():
         return [write.apply("clip", x, p=float(low), q=float(high))]
     for op, bound in (("maximum", low), ("minimum", high)):
         x = x if bound is None else write.apply(op, x, write.like(bound, x))
@@ -167,7 +168,7 @@ def softmax(write: Writer, node: OnnxNode) -> list[Tensor]:
 
 
 def layer_normalization(write: Writer, node: OnnxNode) -> list[Tensor]:
-    """Over the last axes, taken as one."""
+    """Over the last axes, taken as one; mean and deviation in the type that the file names, by default float32."""
     x, scale, shift = node.input(0), node.input(1), node.optional(2)
     (axis,) = rules.axes_of(int(node.attribute("axis", -1)), len(x.shape))
     epsilon = float(node.attribute("epsilon", 1e-5))
@@ -185,11 +186,14 @@ def layer_normalization(write: Writer, node: OnnxNode) -> list[Tensor]:
         return [result]
     # Where they are named but not used, nobody reads these nodes and they go.
     over = {"axes": tuple(range(axis, len(wide))), "keepdims": True}
+    kind = node.dtype(node.attribute("stash_type", 1))
+    x = write.apply("cast", x, dtype=kind) if kind.itemsize > x.dtype.itemsize else x
     mean = write.apply("mean", x, **over)
     apart = write.apply("sub", x, mean)
     variance = write.apply("mean", write.apply("mul", apart, apart), **over)
     deviation = write.apply("sqrt", write.apply("add", variance, write.like(epsilon, x)))
-    return [result, mean, write.apply("reciprocal", deviation)]
+    terms = mean, write.apply("reciprocal", deviation)
+    return [result, *(one if one.dtype == kind else write.apply("cast", one, dtype=kind) for one in terms)]
 
 
 def cast(write: Writer, node: OnnxNode) -> list[Tensor]:

@@ -43,8 +43,13 @@ def quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
 def dequantize(write: Writer, node: OnnxNode) -> list[Tensor]:
     """DequantizeLinear of bytes, and of sums of 32 bits."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
+    asked = node.attribute("output_dtype", 0)
+    kind = node.dtype(asked) if asked else scale.dtype
+    if kind.itemsize > scale.dtype.itemsize:
+        scale = write.apply("cast", scale, dtype=kind)
     terms = (scale,) if zero is None else (scale, zero)
-    return [write.apply("dequantize", x, *terms, axis=_terms(node, x, terms))]
+    made = write.apply("dequantize", x, *terms, axis=_terms(node, x, terms))
+    return [made if made.dtype == kind else write.apply("cast", made, dtype=kind)]
 
 
 def dynamic_quantize(write: Writer, node: OnnxNode) -> list[Tensor]:

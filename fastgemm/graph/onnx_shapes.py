@@ -170,7 +170,7 @@ def constant_of_shape(write: Writer, node: OnnxNode) -> list[Tensor]:
     number = np.asarray(node.attribute("value", np.zeros(1, np.float32))).reshape(-1)
     if number.size != 1 or math.prod(wanted) > MOST_FOLDED:
         raise Unsupported(f"{number.size} numbers for shape {wanted}")
-    return [write.constant(np.full(wanted, number[0]))]
+    return [write.made(np.full(wanted, number[0]))]
 
 
 def range_(write: Writer, node: OnnxNode) -> list[Tensor]:
@@ -179,7 +179,7 @@ def range_(write: Writer, node: OnnxNode) -> list[Tensor]:
     if delta == 0 or not abs((float(limit) - float(start)) / float(delta)) <= MOST_FOLDED:
         raise Unsupported(f"a range from {start} to {limit} by {delta}")
     numbers: Array = np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
-    return [write.constant(numbers)]
+    return [write.made(numbers)]
 
 
 TABLE: dict[str, Emit] = {

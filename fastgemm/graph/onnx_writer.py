@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import ops
+from . import ops, rules
 from .builder import Builder, Tensor
 from .onnx_file import MOST_BYTES, array_of, dtype_of
 from .rules import Array
@@ -16,6 +16,9 @@ from .rules import Array
 # Numbers of a result that is computed while a model is read: shapes, masks, folded weights.  Larger ones stay nodes,
 # which the pass that folds constants may compute at first run.
 MOST_FOLDED = 1 << 24
+# Bytes of all such results together: so many, and so many for each byte of the file (bytes that become float64, twice).
+MOST_MADE = 1 << 30
+MOST_MADE_OF_A_BYTE = 16
 
 
 class Unsupported(Exception):
@@ -88,18 +91,34 @@ def known(tensor: Tensor, what: str) -> Array:
 
 
 class Writer:
-    """Writes a graph; operations on constants are computed at once, by their meaning."""
+    """Writes a graph of a file of so many bytes; operations on constants are computed at once, by their meaning."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, size: int) -> None:
         self.build = Builder(name)
+        self._room = self._most = MOST_MADE + MOST_MADE_OF_A_BYTE * size
 
     def constant(self, data: Any) -> Tensor:
-        """Return an array as a constant."""
+        """Return an array of the file as a constant."""
         return self.build.constant(np.asarray(data))
+
+    def made(self, data: Any, *sources: Array) -> Tensor:
+        """Return an array that was computed as a constant; one that shares the memory of a source takes none.
+
+        Raises
+        ------
+        Unsupported
+            If all of them take too much memory.
+        """
+        array = np.asarray(data)
+        if not any(np.may_share_memory(array, source) for source in sources):
+            self._room -= array.nbytes
+        if self._room < 0:
+            raise Unsupported(f"what constants are made into takes more than {self._most} bytes")
+        return self.build.constant(array)
 
     def like(self, number: float, tensor: Tensor) -> Tensor:
         """Return a number as a constant of a tensor's type."""
-        return self.constant(np.asarray(number, tensor.dtype))
+        return self.constant(rules.number_of(number, tensor.dtype))
 
     def apply(self, op: str, *operands: Tensor, **attributes: Any) -> Tensor:
         """Return the result of an operation."""
@@ -113,16 +132,16 @@ class Writer:
         arrays = [array for array in data if array is not None]
         if len(arrays) == len(data) and size <= MOST_FOLDED:
             with np.errstate(all="ignore"):
-                return self.constant(np.asarray(row.meaning(arrays, merged)))
+                return self.made(row.meaning(arrays, merged), *arrays)
         return self.build.apply(op, *operands, **attributes)
 
     def fold(self, function: Callable[..., Any], *operands: Tensor) -> Tensor:
-        """Return the result of a function that no graph has, of operands that are known."""
+        """Return the result of a function that no graph has, number by number, of operands that are known."""
         arrays = [known(operand, "an operand") for operand in operands]
-        if sum(array.size for array in arrays) > MOST_FOLDED:
+        if math.prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MOST_FOLDED:
             raise Unsupported("too many numbers")
         with np.errstate(all="ignore"):
-            return self.constant(np.asarray(function(*arrays)))
+            return self.made(function(*arrays), *arrays)
 
     def matrix(self, tensor: Tensor) -> Tensor:
         """Return a tensor as it is where it has two axes or more."""

@@ -68,6 +68,26 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return bool(dtype.kind == "f" or dtype == numpy_types.bfloat16())
 
 
+def number_of(number: float, dtype: np.dtype[Any]) -> Array:
+    """Return a Python number in a type.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        If the type is one of whole numbers and does not hold it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph.rules import number_of
+    >>> number_of(0.5, np.dtype("f4")), number_of(2.0, np.dtype("i4"))
+    (array(0.5, dtype=float32), array(2, dtype=int32))
+    """
+    if not is_float(dtype) and int(number) != number:
+        raise TypeError(f"{number} is no {dtype}")
+    return np.asarray(number, dtype)
+
+
 def is_half(dtype: np.dtype[Any]) -> bool:
     """Whether a type is computed with in float32 and rounded afterwards."""
     return is_float(dtype) and dtype.itemsize == 2
