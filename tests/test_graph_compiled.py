@@ -174,6 +174,22 @@ def test_several_outputs_and_what_is_handed_on() -> None:
             assert not np.shares_memory(got[name], given)
 
 
+def test_outputs_lie_apart() -> None:
+    build = fg.Builder()
+    x = build.input("x", (4, 6), "float32")
+    build.output(build.relu(x), "y")
+    build.output(build.tanh(x), "t")
+    made = fg.compile(build.graph())
+    given, both = numbers((4, 6), "f4"), np.empty((4, 12), "f4")
+    rows = np.empty((6, 6), "f4")
+    for y, t in ((rows[:4], rows[:4]), (rows[:4], rows[2:]), (both[:, :6], both[:, 5:11])):
+        with pytest.raises(GraphError, match="out for 'y' and for 't' share memory"):
+            made(x=given, out={"y": y, "t": t})
+    # Side by side in one array they are apart.
+    made(x=given, out={"y": both[:, :6], "t": both[:, 6:]})
+    np.testing.assert_allclose(both, np.hstack([np.maximum(given, 0), np.tanh(given)]), rtol=1e-6)
+
+
 def test_from_many_threads(compiled: fg.CompiledGraph) -> None:
     xs = [numbers((24, 13), "f4", seed) for seed in range(64)]
     want = [compiled(x=x) for x in xs]

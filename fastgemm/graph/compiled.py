@@ -6,6 +6,7 @@ import importlib
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,7 +157,7 @@ class CompiledGraph:
         inputs : mapping, optional
             An array for each input of the graph; or give them by keywords.
         out : ndarray or mapping, optional
-            Where the output goes, or several by their names.
+            Where the output goes, or several by their names, each in memory of its own.
 
         Returns
         -------
@@ -166,7 +167,8 @@ class CompiledGraph:
         Raises
         ------
         GraphError
-            If an input is missing or unknown, or an array does not have the declared shape and type.
+            If an input is missing or unknown, an array does not have the declared shape and type, or two of `out` share
+            memory.
         """
         given = inputs if type(inputs) is dict and not named else {**(inputs or {}), **named}
         made = self.run(given, None if out is None else self._outputs_given(out))
@@ -182,6 +184,9 @@ class CompiledGraph:
             name: self._output(name, asked.get(name), read, asked) if asked else fresh(shape, dtype)
             for name, shape, dtype in self._made
         }
+        for one, other in combinations(asked, 2):
+            if np.shares_memory(asked[one], asked[other]):
+                raise GraphError(f"out for {one!r} and for {other!r} share memory")
         program, free = self._ready
         arrays = read.copy()
         for root, name in program.made.items():
