@@ -54,8 +54,9 @@ def from_onnx(
 
     Notes
     -----
-    The file is taken for input from outside: it goes through onnx's checker, files that it names are not opened, what it
-    declares is compared with what it holds, and what is computed of its constants may take 1 GiB and 16 times the file.
+    The file is taken for input from outside: it goes through onnx's checker, files that it names are not opened, and
+    what it declares is compared with what it holds.  What is computed of its constants may take 1 GiB and 16 times the
+    file.
 
     Examples
     --------
