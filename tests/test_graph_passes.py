@@ -583,6 +583,41 @@ def test_what_limits_a_chain() -> None:
     assert of((2048, 4096, 4096), 12, threads=4) == [], "three rows each would read all weights four times"
 
 
+@pytest.mark.parametrize("products", [True, False])
+def test_the_work_of_choosing_grows_with_the_graph(products: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are cut, and what chains leave is costed once: twice the nodes are at most twice the work."""
+    if kernels.active_isa() is None:
+        pytest.skip("no kernels run here")
+    work = 0
+
+    def counted(self: Any, found: Any) -> int:
+        nonlocal work
+        work += 1
+        return touch(self, found)
+
+    touch = fg.memory._Cache.touch
+    monkeypatch.setattr(fg.memory._Cache, "touch", counted)
+    monkeypatch.setattr(sys.modules["fastgemm.graph.passes.chains"], "MOST", 8)
+
+    def of(count: int, width: int) -> int:
+        """Work for so many nodes."""
+        nonlocal work
+        build = Builder()
+        x = build.input("x", (3, width), "float32")
+        weight = build.constant(numbers((width, width), "f4"))
+        for _ in range(count // 2):
+            x = build.layer_norm(x @ weight) if products else build.tanh(build.relu(x))
+        build.output(x, "y")
+        work = 0
+        chained = bodies(chains(build.graph(), threads=2, l2=1 << 20))
+        assert all(len(body) <= 8 for body in chained)
+        assert products or not chained
+        return work
+
+    for width in (16, 1024):
+        assert 0 < of(64, width) <= 2 * of(32, width)
+
+
 @pytest.mark.usefixtures("wide")
 def test_costs_order_ways_as_the_clock_does() -> None:
     """Ways that were measured on a Zen 5 with two threads (bench/workload_chains.py), the fastest first."""

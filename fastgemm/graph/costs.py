@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import cpu, dispatch, kernels
 from ..heuristic import chain_items, rules
 from ..problem import PACKED, Problem, normalised
-from . import memory, ops, storage, touches
-from .attention import attention, of_part, parts
+from . import memory, ops, rowwise, storage, touches
+from .attention import Attention, attention, of_part, parts
 from .ir import Graph, Node, Value
 
 # Cycles, Zen 5 (4.5 GHz), two threads unless said.  A step by itself is a call from Python, 1.2 us on one thread, 0.4
@@ -46,6 +46,13 @@ SHOWN = 0.25
 # 0.2 (softmax and layer norm scaled from 1.1 and 0.5 by what four vectors side by side gained, not fitted anew; nor
 # since softmax takes 0.85 of that time and gelu a third, `bench/rows.py`).
 NUMBERS = {ops.ROW: 0.75, ops.ELEMENTWISE: 0.4, ops.QUANTISE: 0.3}
+
+
+class Facts(NamedTuple):
+    """Of nodes that could be a chain: whether leading axes are rows, and what of them is attention."""
+
+    joined: bool
+    attention: Attention | None
 
 
 class Costs:
@@ -72,6 +79,12 @@ class Costs:
         self.strides = {name: place.strides for name, place in places.items() if place is not None}
         # What networks are made of comes again and again: by what costs follow from.
         self._known: dict[tuple[Any, ...], float] = {}
+        self._touched: dict[tuple[str, int | None], list[touches.Touch]] = {}
+        self._works: dict[tuple[str, int], float] = {}
+        self._facts: dict[tuple[str, ...], Facts] = {}
+        self._last: tuple[tuple[str, str], Graph] | None = None
+        self._kinds: dict[str, int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
         self._products: dict[tuple[Problem, int], tuple[int, float]] = {}
 
     def apart(self, nodes: Sequence[Node]) -> float:
@@ -85,7 +98,7 @@ class Costs:
         # Threads share what a step touches: so much more fits into their own caches together.
         together = (*(size * self.threads for size in self.caches[:-1]), self.caches[-1])
         cost, made = 0.0, set()
-        for node, step in zip(nodes, memory.traffic(part(self.graph, nodes), together).steps, strict=True):
+        for node, step in zip(nodes, self._traffic(part(self.graph, nodes), together), strict=True):
             busy, work = self._shared(node)
             others = sum(self.graph.values[name].nbytes for name in node.inputs if name in made) if busy > 1 else 0
             cost += STEP + (TEAM if busy > 1 else 0)
@@ -100,10 +113,8 @@ class Costs:
         """
         key = (block, keys, *self._key(nodes))
         if key not in self._known:
-            body = part(self.graph, nodes)
-            asked = {"body": body, "block": block, "keys": keys}
-            chain = Node("chain", tuple(body.inputs), (nodes[-1].output,), asked)
-            items, cut = memory.pieces(body, chain)
+            flat, _ = self.facts(nodes)
+            items, cut = memory.cut(self.graph.values[nodes[-1].output].shape, flat, block)
             turns = -(-items // self.threads)
             members, item = self._item(nodes, block, keys)
             work = turns * item
@@ -111,17 +122,42 @@ class Costs:
             start += turns * (1 - 1 / cut.blocks) * self._cut
             if start + work >= limit:
                 return math.inf
+            body = self._body(nodes)
+            asked = {"body": body, "block": block, "keys": keys}
+            chain = Node("chain", tuple(body.inputs), (nodes[-1].output,), asked)
             values = [body.values[name] for name in (*body.inputs, *body.outputs)]
-            (step,) = memory.traffic(Graph([chain], values, body.inputs, body.outputs), self.caches).steps
+            (step,) = self._traffic(Graph([chain], values, body.inputs, body.outputs), self.caches)
             self._known[key] = start + _both(work, memory.cycles(step.bytes) * turns / items)
         return self._known[key]
 
-    def _key(self, nodes: Sequence[Node]) -> tuple[Any, ...]:
+    def _traffic(self, graph: Graph, caches: Sequence[int]) -> tuple[memory.Fetched, ...]:
+        return memory.traffic(graph, caches, touched=self._touched).steps
+
+    def facts(self, nodes: Sequence[Node]) -> Facts:
+        """Return what is known of nodes whatever their rows are."""
+        # Where a run begins and ends says what is in it.
+        key = tuple(node.output for node in (*nodes[:1], *nodes[-1:]))
+        if key not in self._facts:
+            values = self.graph.values
+            self._facts[key] = Facts(rowwise.joined(nodes, values), attention(nodes, values))
+        return self._facts[key]
+
+    def _body(self, nodes: Sequence[Node]) -> Graph:
+        """Return nodes as a graph: kept until others are asked for, as they are block by block."""
+        key = nodes[0].output, nodes[-1].output
+        if self._last is None or self._last[0] != key:
+            self._last = key, part(self.graph, nodes)
+        return self._last[1]
+
+    def _key(self, nodes: Sequence[Node]) -> tuple[int, ...]:
+        return tuple(self._kinds.get(node.output) or self._kind(node) for node in nodes)
+
+    def _kind(self, node: Node) -> int:
+        """Return a number, from 1 on, for what a node's costs follow from."""
         known = self.graph.values
-        return tuple(
-            (node.op, *((known[name].spec, known[name].is_constant) for name in (*node.inputs, node.output)))
-            for node in nodes
-        )
+        what = (node.op, *((known[name].spec, known[name].is_constant) for name in (*node.inputs, node.output)))
+        found = self._kinds[node.output] = self._numbers.setdefault(what, len(self._numbers) + 1)
+        return found
 
     def _shared(self, node: Node) -> tuple[int, float]:
         """Return how many threads do a step, and the work of each."""
@@ -133,10 +169,11 @@ class Costs:
 
     def _item(self, nodes: Sequence[Node], block: int, keys: int) -> tuple[int, float]:
         """Return how many members an item of a chain has, and their work."""
-        found = attention(nodes, self.graph.values) if keys else None
+        found = self.facts(nodes).attention if keys else None
+        rest = nodes if found is None else [node for node in nodes if node not in found]
+        members, work = len(rest), sum(self._known_work(node, block) for node in rest)
         if found is None:
-            return len(nodes), sum(self._work(node, block) for node in nodes)
-        members, work = len(nodes) - len(found), sum(self._work(node, block) for node in nodes if node not in found)
+            return members, work
         counts = Counter(some for _, some in parts(found.keys(self.graph.values), keys))
         for some, count in counts.items():
             values = of_part(found, self.graph.values, some)
@@ -144,6 +181,12 @@ class Costs:
             work += count * (means + sum(self._work(node, block, values) for node in found))
             members += count * len(found)
         return members, work
+
+    def _known_work(self, node: Node, rows: int) -> float:
+        key = node.output, rows
+        if key not in self._works:
+            self._works[key] = self._work(node, rows)
+        return self._works[key]
 
     def _work(self, node: Node, rows: int | None, values: Mapping[str, Value] | None = None) -> float:
         """Return what one thread takes for all rows of a node, or for so many of one item."""

@@ -67,7 +67,16 @@ def cycles(fetched: Sequence[int]) -> float:
     return sum(size * rate for size, rate in zip(fetched, CYCLES, strict=False))
 
 
-def traffic(graph: Graph, capacities: Sequence[int] = (), places: Mapping[str, str] | None = None) -> Traffic:
+# What nodes touch, by their results and the rows of one piece.
+_Touched = dict[tuple[str, int | None], list[Touch]]
+
+
+def traffic(
+    graph: Graph,
+    capacities: Sequence[int] = (),
+    places: Mapping[str, str] | None = None,
+    touched: _Touched | None = None,
+) -> Traffic:
     """Return what one call of a graph fetches.
 
     Parameters
@@ -78,6 +87,8 @@ def traffic(graph: Graph, capacities: Sequence[int] = (), places: Mapping[str, s
         Bytes of each cache, the smallest first; this CPU's by default, as one thread has them.
     places : mapping, optional
         Which values share memory: the name of their place.  By default each has an array of its own but for views.
+    touched : dict, optional
+        Keeps what nodes touch between calls for parts of one graph.
 
     Returns
     -------
@@ -96,7 +107,7 @@ def traffic(graph: Graph, capacities: Sequence[int] = (), places: Mapping[str, s
     sizes = tuple(capacities) or cpu.caches()
     known = _roots(graph) if places is None else places
     found: list[list[int]] = []
-    touched: dict[str, list[Touch]] = {}
+    touched = {} if touched is None else touched
     for capacity in sizes:
         cache = _Cache(capacity, known, touched)
         for _ in range(2):  # the second call finds what the first one left
@@ -128,12 +139,12 @@ class _Use(NamedTuple):
 
 
 class _Cache:
-    """Arrays by the time of their last use, the latest last; `touched` keeps what nodes touch, by their results."""
+    """Arrays by the time of their last use, the latest last, and how many bytes they are together."""
 
-    def __init__(self, capacity: int, places: Mapping[str, str], touched: dict[str, list[Touch]]) -> None:
+    def __init__(self, capacity: int, places: Mapping[str, str], touched: _Touched) -> None:
         self.capacity, self.places, self.touched = capacity, places, touched
         self.used: dict[str, _Use] = {}
-        self.now = 0
+        self.bytes, self.now = 0, 0
 
     def step(self, graph: Graph, node: Node) -> int:
         """Bytes that one node fetches."""
@@ -142,9 +153,10 @@ class _Cache:
         return self.touch([(self.places.get(one.name, one.name), one) for one in self._touches(graph, node)])
 
     def _touches(self, graph: Graph, node: Node, rows: int | None = None) -> list[Touch]:
-        if node.output not in self.touched:
-            self.touched[node.output] = touches.of_node(graph, node, rows)
-        return self.touched[node.output]
+        key = node.output, rows
+        if key not in self.touched:
+            self.touched[key] = touches.of_node(graph, node, rows)
+        return self.touched[key]
 
     def touch(self, found: Sequence[tuple[str, Touch]]) -> int:
         """Bytes fetched by a step that touches these arrays, each at its place; a part of one is ``place#number``."""
@@ -156,19 +168,33 @@ class _Cache:
         spent = sum(self._first(place, one) + one.again(self.capacity) for place, one in merged.items())
         beside = frozenset(merged)
         for place, one in merged.items():
-            self.used.pop(place, None)
-            self.used[place] = _Use(one.size, one.sweep, self.now, beside)
+            self._use(place, _Use(one.size, one.sweep, self.now, beside))
         return spent
+
+    def _use(self, place: str, use: _Use | None) -> None:
+        """Note the last use of an array; None: it is one no longer."""
+        before = self.used.pop(place, None)
+        self.bytes -= 0 if before is None else before.size
+        if use is not None:
+            self.used[place] = use
+            self.bytes += use.size
 
     def _first(self, place: str, touch: Touch) -> int:
         """Bytes fetched the first time through an array: of what lies further back than the cache reaches."""
         last = self.used.get(place) or self.used.get(place.partition("#")[0])
         if last is None:
             return touch.size
-        if sum(one.size for one in self.used.values()) <= self.capacity:
+        if self.bytes <= self.capacity:
             return 0
         # Of the arrays since: those that steps in between worked through, each once; the sweep counts its own.
-        between = sum(one.size for name, one in self.used.items() if last.step < one.step and name not in last.beside)
+        between = 0
+        for name in reversed(self.used):
+            one = self.used[name]
+            if one.step <= last.step:
+                break
+            between += 0 if name in last.beside else one.size
+            if between >= self.capacity:
+                return touch.size
         return round(touch.size * (1 - _within(self.capacity, between, last.sweep, touch.sweep)))
 
     def _chain(self, node: Node) -> int:
@@ -189,10 +215,10 @@ class _Cache:
         for name, place in outside.items():
             whole += touches.bytes_of(body, name)
             for key in [key for key in self.used if key.startswith(f"{place}#")]:
-                del self.used[key]
+                self._use(key, None)
+        beside = frozenset(outside.values())
         for name, place in outside.items():
-            self.used.pop(place, None)
-            self.used[place] = _Use(touches.bytes_of(body, name), whole, self.now, frozenset(outside.values()))
+            self._use(place, _Use(touches.bytes_of(body, name), whole, self.now, beside))
         later = spent[len(spent) // 2 :]
         return sum(spent) + round((count - len(spent)) * sum(later) / len(later))
 
@@ -225,10 +251,14 @@ class _Pieces(NamedTuple):
 
 def pieces(body: Graph, node: Node) -> tuple[int, _Pieces]:
     """Return how many pieces a chain runs in, the rows of one, and how many blocks of rows a matrix has."""
-    shape = body.values[body.outputs[0]].shape
     flat = rowwise.joined(body.nodes, body.values)
+    return cut(body.values[body.outputs[0]].shape, flat, node.attributes["block"])
+
+
+def cut(shape: tuple[int, ...], flat: bool, block: int) -> tuple[int, _Pieces]:
+    """Return the same for the shape of a result, all of whose leading axes are rows where it is `flat`."""
     rows = math.prod(shape[:-1]) if flat else shape[-2]
-    block = min(node.attributes["block"], rows)
+    block = min(block, rows)
     blocks = -(-rows // block)
     return blocks * (1 if flat else math.prod(shape[:-2])), _Pieces(block, blocks)
 

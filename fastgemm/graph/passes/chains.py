@@ -8,14 +8,15 @@ time, is what costs least (`costs`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import NamedTuple
 
 from ... import cpu, dispatch, kernels
 from ...threads import get_num_threads
 from .. import costs, ops, rowwise
-from ..attention import LANES, attention, of_part
+from ..attention import LANES, of_part
 from ..ir import Graph, Node, Value
 from ..lowering import Lowering
 from ..operands import Operands
@@ -34,6 +35,9 @@ SCRATCH = 4
 # 384 0.79.)
 KEYS_L2 = 2048
 SCORES_L2 = 2
+# Nodes of a run, beyond which it is cut: how many ways there are to choose among grows with its square, and what a
+# longer chain would save is a step in so many.
+MOST = 64
 # A shorter chain has to promise so much more than the longest, and than none: estimates of what is nearly the same are
 # no closer.
 CLOSER = 0.97
@@ -56,12 +60,18 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     found: list[Best] = []
     inside: set[str] = set()
     able = {node.output for node in graph.nodes if rowwise.lowers(node, graph.values)}
+    # Where a run was cut those from its later nodes on end too: what they leave behind a chain has been costed before.
+    ends: set[str] = set()
     for node in graph.nodes:
         if node.output in inside or node.output not in able:
             continue
-        best = choice.best(run_of(graph, node, able - inside))
+        run = run_of(graph, node, able - inside, ends)
+        if len(run) == MOST:
+            ends.add(run[-1].output)
+        best = choice.best(run)
         if best.nodes:
             found.append(best)
+            ends.clear()
             inside.update(one.output for one in best.nodes)
     return chained(graph, found)
 
@@ -85,10 +95,10 @@ def chained(graph: Graph, found: Sequence[Best]) -> Graph:
     return graph.changed(nodes)
 
 
-def run_of(graph: Graph, first: Node, able: set[str]) -> list[Node]:
-    """Return nodes from one on, each the only reader of the rows that the one before makes."""
+def run_of(graph: Graph, first: Node, able: Set[str], ends: Set[str] = frozenset()) -> list[Node]:
+    """Return nodes from one on, each the only reader of what the one before makes, no further than one of `ends`."""
     run = [first]
-    while True:
+    while len(run) < MOST and run[-1].output not in ends:
         now = graph.values[run[-1].output]
         after = graph.only_consumer(now.name)
         if (
@@ -98,10 +108,12 @@ def run_of(graph: Graph, first: Node, able: set[str]) -> list[Node]:
             or after.inputs[0] != now.name
             or now.name in after.inputs[1:]
             or graph.values[after.output].shape[:-1] != now.shape[:-1]
-            or not rowwise.fits([*run, after], graph.values)
         ):
-            return run
+            break
         run.append(after)
+    # What does not fit does not with more nodes either.
+    more = bisect(range(2, len(run) + 1), False, key=lambda length: not rowwise.fits(run[:length], graph.values))
+    return run[: 1 + more]
 
 
 class Best(NamedTuple):
@@ -146,7 +158,7 @@ class Choice:
 
     def keys(self, nodes: Sequence[Node], block: int) -> int:
         """Return how many keys attention among nodes meets at a time, for so many queries; 0: all."""
-        found, l2 = attention(nodes, self.graph.values), self.caches[1]
+        found, l2 = self.costs.facts(nodes).attention, self.caches[1]
         if found is None or dispatch.is_deterministic():
             return 0
         some, keys = max(LANES, l2 // KEYS_L2), found.keys(self.graph.values)
@@ -172,11 +184,12 @@ class Choice:
     def blocks(self, nodes: Sequence[Node]) -> list[int]:
         """Return the rows that an item may have, the most first."""
         shape = self.graph.values[nodes[-1].output].shape
-        rows = math.prod(shape[:-1]) if rowwise.joined(nodes, self.graph.values) else shape[-2]
+        flat, one = self.costs.facts(nodes)
+        rows = math.prod(shape[:-1]) if flat else shape[-2]
         some, values = self.keys(nodes, rows), self.graph.values
         counts = {*BLOCKS, *(self.threads * count for count in BLOCKS)}
         counts |= {-(-rows // few) for few in ROWS if rows > few * BLOCKS[-1]}
-        if some and (one := attention(nodes, values)):
+        if some and one is not None:
             values = of_part(one, values, some)
         most = max(1, SCRATCH * self.caches[1] // _scratch_row(nodes, values))
         found = {-(-rows // count) for count in counts}
