@@ -63,7 +63,7 @@ class Value:
     layout: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        # Of those kernels read nothing, and passes ask no more than whether types are equal.
+        # Kernels read no others, and passes compare types as they are.
         if not self.dtype.isnative:
             object.__setattr__(self, "dtype", self.dtype.newbyteorder("="))
         if self.data is not None:
