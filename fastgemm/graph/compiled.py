@@ -297,9 +297,9 @@ def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", w
     and what follows them, have the same bits.  Others may not, for what a kernel does can depend on how many rows it
     has: sums of some hundred numbers are cut at other places; products by what is not constant (in attention) may be
     another kernel's, most of all those of one column; and the rows of a float32 softmax that are left over from fours
-    may round otherwise where a mask follows a factor that is no power of two.  Attention of long texts (more than 1024 keys
-    beside an L2 of 1 MiB) meets its keys in parts (`graph.attention`), each a sum of its own; what is compiled inside
-    `fastgemm.deterministic` keeps all keys together.
+    may round otherwise where a mask follows a factor that is no power of two.  Attention of long texts (more than 1024
+    keys beside an L2 of 1 MiB) meets its keys in parts (`graph.attention`), each a sum of its own; what is compiled
+    inside `fastgemm.deterministic` keeps all keys together.
 
     ``"none"`` has the bits of ``"fine"`` where a sum is not cut (short sums; packed weights may be cut elsewhere than
     others) and no factor was moved: `graph.passes.scales` says which are.  Halves are rounded less often the more is
