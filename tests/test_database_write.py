@@ -190,7 +190,7 @@ def test_what_could_not_be_read_is_not_replaced(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "open", refuse, raising=False)
+        patched.setattr(reading, "regular", refuse)
         for write in (database.write, database.remove):
             with pytest.raises(OSError, match=r"Input/output error|not enough memory"):
                 write(user_file, [record(m=9)], cpu=CPU)  # type: ignore[operator]
