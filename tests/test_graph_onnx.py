@@ -478,3 +478,58 @@ def test_the_package_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"fastgemm\[onnx\]"):
         graph.from_onnx(DATA / "mlp_small.onnx")
+
+
+def pairs_model(layout: str) -> Any:
+    """Return a perceptron as quantisers write it: floats between pairs of QuantizeLinear and DequantizeLinear.
+
+    Weights are bytes that DequantizeLinear makes floats of, column by column, and biases whole numbers of 32 bits.
+    """
+    rng = np.random.default_rng(3)
+    nodes, known = [], {}
+
+    def node(op: str, *operands: str, result: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(op, operands, [result], **attributes))
+        return result
+
+    def constant(name: str, array: Any) -> str:
+        known[name] = numpy_helper.from_array(np.asarray(array), name)
+        return name
+
+    def through_bytes(x: str, scale: float, zero: int) -> str:
+        terms = constant(f"{x}_scale", np.float32(scale)), constant(f"{x}_zero", np.uint8(zero))
+        return node("DequantizeLinear", node("QuantizeLinear", x, *terms, result=f"{x}_q"), *terms, result=f"{x}_d")
+
+    x, inner = through_bytes("x", 0.02, 128), 24
+    for at, columns in enumerate((40, 16)):
+        scales = rng.uniform(0.005, 0.01, columns).astype("f4")
+        turned = layout != "MatMul"
+        weight = rng.integers(-127, 128, (columns, inner) if turned else (inner, columns)).astype("i1")
+        terms = constant(f"ws{at}", scales), constant(f"wz{at}", np.zeros(columns, "i1"))
+        w = node("DequantizeLinear", constant(f"w{at}", weight), *terms, result=f"wd{at}", axis=0 if turned else 1)
+        sums = constant(f"b{at}", rng.integers(-900, 900, columns).astype("i4"))
+        bias = node("DequantizeLinear", sums, constant(f"bs{at}", np.float32(0.02) * scales), result=f"bd{at}", axis=0)
+        if layout == "Gemm":
+            made = node("Gemm", x, w, bias, result=f"h{at}", transB=1)
+        else:
+            w = node("Transpose", w, result=f"wt{at}", perm=[1, 0]) if turned else w
+            made = node("Add", node("MatMul", x, w, result=f"m{at}"), bias, result=f"h{at}")
+        x, inner = through_bytes(node("Relu", made, result=f"r{at}"), 0.05, 3), columns
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, size]) for name, size in (("x", 24), (x, 16))]
+    return helper.make_model(
+        helper.make_graph(nodes, "pairs", ends[:1], ends[1:], list(known.values())),
+        opset_imports=[helper.make_opsetid("", 21)], ir_version=10,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["MatMul", "MatMul of a transpose", "Gemm"])
+def test_pairs_of_quantisers_are_products_of_bytes(tmp_path: Path, layout: str) -> None:
+    """Weights stay bytes while a file is read, and their biases are floats by then."""
+    model = pairs_model(layout)
+    onnx.save(model, tmp_path / "pairs.onnx")
+    compiled = graph.compile(graph.from_onnx(tmp_path / "pairs.onnx"))
+    (chain,) = compiled.graph.nodes
+    assert [node.op for node in chain.attributes["body"].nodes] == ["quantize", "qlinear", "qlinear", "dequantize"]
+    x = oracle.normal((8, 24), "f4", 5)
+    (want,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_array_equal(compiled(x=x), want)

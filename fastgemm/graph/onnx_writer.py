@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import ops, rules
+from . import ops, rules, rules_products
 from .builder import Builder, Tensor
 from .onnx_file import MOST_BYTES, array_of, dtype_of
 from .rules import Array
@@ -124,13 +124,14 @@ class Writer:
         """Return the result of an operation."""
         row = ops.op(op)
         merged = ops.attributes_of(row, attributes)
-        spec = ops.infer(op, [operand.value.spec for operand in operands], merged)
+        specs = [operand.value.spec for operand in operands]
+        spec = ops.infer(op, specs, merged)
         size = math.prod(spec.shape)
         if size * spec.dtype.itemsize > MOST_BYTES:
             raise Unsupported(f"its result of shape {spec.shape} fits no memory")
         data = [operand.value.data for operand in operands]
         arrays = [array for array in data if array is not None]
-        if len(arrays) == len(data) and size <= MOST_FOLDED:
+        if len(arrays) == len(data) and size <= MOST_FOLDED and not rules_products.are_weights(op, specs):
             with np.errstate(all="ignore"):
                 return self.made(row.meaning(arrays, merged), *arrays)
         return self.build.apply(op, *operands, **attributes)

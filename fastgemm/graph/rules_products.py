@@ -120,3 +120,17 @@ def dequantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
         raise TypeError(f"the zero point is {inputs[2].dtype}, the numbers {kind}")
     _channels(inputs, attributes)
     return Spec(inputs[0].shape, inputs[1].dtype)
+
+
+def are_weights(op: str, inputs: Sequence[Spec]) -> bool:
+    """Whether an operation makes floats of matrices of bytes, which a product may take as they are.
+
+    Examples
+    --------
+    >>> from fastgemm.graph.rules_products import are_weights
+    >>> are_weights("dequantize", [Spec((4, 8), np.dtype("i1")), Spec((), np.dtype("f4"))])
+    True
+    >>> are_weights("dequantize", [Spec((8,), np.dtype("i4")), Spec((), np.dtype("f4"))])    # a bias
+    False
+    """
+    return op == "dequantize" and inputs[0].dtype in BYTES and len(inputs[0].shape) > 1

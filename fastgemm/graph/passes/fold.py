@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from .. import ops
+from .. import ops, rules_products
 from ..ir import Graph, Node, Value
-from ..rules import Array
+from ..rules import Array, Spec
 from .rewriting import Rewriting
 
 # A result is kept for good: one that repeats its operands many times over is cheaper made anew, unless all that is made
@@ -19,22 +21,22 @@ MOST_PASSING = 1 << 28
 def fold(graph: Graph) -> Graph:
     """Return the graph with nodes that read constants alone replaced by their results.
 
-    Weights that are dequantised stay bytes: a product of bytes may take them (`quantised`).
+    Matrices of bytes that are dequantised stay bytes: a product of bytes may take them (`quantised`).
     """
-    return _folded(graph, ("dequantize",))
+    return _folded(graph, rules_products.are_weights)
 
 
 def fold_rest(graph: Graph) -> Graph:
     """Return the graph with those weights folded too that no product of bytes took."""
-    return _folded(graph, ())
+    return _folded(graph, lambda op, specs: False)
 
 
-def _folded(graph: Graph, left: tuple[str, ...]) -> Graph:
+def _folded(graph: Graph, left: Callable[[str, Sequence[Spec]], bool]) -> Graph:
     made, found = Rewriting(graph), _Known(graph)
     for node in graph.nodes:
         value = graph.values[node.output]
         roots = found.roots(node)
-        if roots is None or node.op in left or node.output in graph.outputs:
+        if roots is None or node.output in graph.outputs or left(node.op, graph.specs(node)):
             made.keep(node)
             continue
         if value.nbytes <= MOST_GROWN * max(sum(roots.values()), 64):
