@@ -1,9 +1,10 @@
 """Export networks written in PyTorch, with random weights, to ONNX files: real code for `real_models.py` and the tests.
 
     /path/to/python bench/export_onnx.py --out models
+    /path/to/python bench/export_onnx.py --out models --quantize
     /path/to/python bench/export_onnx.py --out tests/data --small
 
-Needs PyTorch and onnx, and onnxscript for PyTorch's newer exporter (--dynamo).
+Needs PyTorch and onnx, onnxscript for PyTorch's newer exporter (--dynamo), and onnxruntime to quantise (--quantize).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 try:
     import torch
@@ -93,12 +96,34 @@ def strip(path: Path) -> None:
     onnx.save(model, path)
 
 
+def quantize(path: Path, x: torch.Tensor) -> Path:
+    """Write a file's products in bytes as ONNX Runtime's tool does by default: in pairs of quantisers, by columns."""
+    from onnxruntime import quantization
+
+    class Samples(quantization.CalibrationDataReader):
+        left = 4
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            self.left -= 1
+            rng = np.random.default_rng(abs(self.left))
+            return None if self.left < 0 else {"x": rng.standard_normal(x.shape, np.float32)}
+
+    out = path.with_name(f"{path.stem}_bytes.onnx")
+    quantization.quantize_static(
+        str(path), str(out), Samples(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
+        activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
+        op_types_to_quantize=["MatMul", "Gemm"],
+    )  # fmt: skip
+    return out
+
+
 def main() -> None:
     """Write every network by both exporters."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--out", type=Path, default=Path("models"), help="folder (default models)")
     made.add_argument("--small", action="store_true", help="a few KiB each, as in tests/data")
     made.add_argument("--dynamo", action="store_true", help="by torch.export as well, to NAME_dynamo.onnx")
+    made.add_argument("--quantize", action="store_true", help="in bytes as well, to NAME_bytes.onnx")
     options = made.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name, (module, x) in networks(options.small).items():
@@ -106,7 +131,8 @@ def main() -> None:
             path = options.out / f"{name}{'_dynamo' if dynamo else ''}.onnx"
             export(module, x, path, dynamo)
             strip(path)
-            print(f"{path}: {path.stat().st_size} bytes")
+            for made_file in (path, *([quantize(path, x)] if options.quantize else [])):
+                print(f"{made_file}: {made_file.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

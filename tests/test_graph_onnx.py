@@ -533,3 +533,21 @@ def test_pairs_of_quantisers_are_products_of_bytes(tmp_path: Path, layout: str) 
     x = oracle.normal((8, 24), "f4", 5)
     (want,) = ReferenceEvaluator(model).run(None, {"x": x})
     np.testing.assert_array_equal(compiled(x=x), want)
+
+
+@pytest.mark.parametrize("scale", [0.02, 1e-40, 3e38])
+def test_pairs_of_quantisers_around_views_are_none(scale: float) -> None:
+    """Bytes made floats and the same bytes again are what they were, but for scales that floats cannot divide by."""
+    build = graph.Builder()
+    terms = build.constant(np.float32(scale)), build.constant(np.uint8(7))
+    y = build.dequantize(build.input("x", (6, 4), "uint8"), *terms)
+    for shape in ((4, 6), (2, 12), (24,)):
+        y = build.dequantize(build.quantize(y.reshape(shape), *terms), *terms)
+    build.output(build.quantize(y, *terms), "y")
+    made = build.graph()
+    compiled, x = graph.compile(made), np.arange(24, dtype="u1").reshape(6, 4) * 11
+    # (The output has a name of its own, and is made.)
+    assert sum(node.op == "quantize" for node in compiled.graph.nodes) == (1 if scale == 0.02 else 4)
+    np.testing.assert_array_equal(compiled(x=x), reference.run(made, {"x": x})["y"])
+    if scale == 0.02:
+        np.testing.assert_array_equal(compiled(x=x), x.reshape(-1))

@@ -115,7 +115,31 @@ def _same(data: Array | None) -> float | None:
 
 def _past_views(graph: Graph) -> Graph:
     """Move dequantise steps down and quantise steps up past views; what that makes of weights is computed."""
-    return fold(_up(_down(graph)))
+    return fold(_up(_without_pairs(_down(graph))))
+
+
+def _without_pairs(graph: Graph) -> Graph:
+    """Leave out what makes floats of bytes and the same bytes of these: a tool puts such pairs around every view."""
+    made = Rewriting(graph)
+    for node in graph.nodes:
+        before = graph.producer(node.inputs[0])
+        if not (before is not None and _undoes(graph, before, node) and made.same(node.output, before.inputs[0])):
+            made.keep(node)
+    return made.done()
+
+
+def _undoes(graph: Graph, before: Node, node: Node) -> bool:
+    if (before.op, node.op) != ("dequantize", "quantize"):
+        return False
+    if graph.values[node.output].dtype != graph.values[before.inputs[0]].dtype:
+        return False
+    terms = [[number(graph.values[name]) for name in each.inputs[1:]] for each in (before, node)]
+    scales, zeros = [each[0] for each in terms], [each[1] if len(each) > 1 else 0 for each in terms]
+    kind = graph.values[before.output].dtype
+    if scales[0] is None or None in zeros or scales[0] != scales[1] or zeros[0] != zeros[1] or kind != _SINGLE:
+        return False
+    # A product with the scale, divided by it, is nearest to the number that it was made of if it is normal.
+    return float(np.finfo(kind).tiny) <= scales[0] <= float(np.finfo(kind).max) / 256
 
 
 def _one_scale(graph: Graph, node: Node) -> bool:
