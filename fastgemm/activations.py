@@ -14,7 +14,8 @@ class Epilogue(NamedTuple):
     """What may follow a product, done while a tile of the output lies in L1.
 
     ``kernel`` is its expression in kernels/epilogue.pyx.tp over vectors ``x``, ``p`` and ``q``, ``meaning`` the same in
-    NumPy, which the tests hold it against.  ``params`` names its numbers and what they are where a call does not say.
+    NumPy, which the tests hold it against.  ``params`` names its numbers and what they are where a call does not say,
+    ``whole`` says whether it leaves whole numbers whole: for others they become floats first.
     """
 
     name: str
@@ -22,12 +23,13 @@ class Epilogue(NamedTuple):
     params: tuple[tuple[str, float], ...]
     kernel: str
     meaning: str
+    whole: bool = False
 
 
 # What `fastgemm.linear` calls an activation.  Bias and residual are added before it, by the same function.
 EPILOGUES = (
-    Epilogue("none", 0, (), "x", "x"),
-    Epilogue("relu", 1, (), "above(x, zero)", "np.maximum(x, 0)"),
+    Epilogue("none", 0, (), "x", "x", whole=True),
+    Epilogue("relu", 1, (), "above(x, zero)", "np.maximum(x, 0)", whole=True),
     Epilogue("leaky_relu", 2, (("p", 0.01),), "if_below(x, zero, x * p, x)", "np.where(x < 0, x * p, x)"),
     Epilogue("gelu", 3, (), "gelu(x)", "0.5 * x * (1 + erf(x * 0.7071067811865476))"),
     Epilogue("gelu_tanh", 4, (), "gelu_tanh(x)", "0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))"),

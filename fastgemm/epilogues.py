@@ -25,7 +25,7 @@ class Activation(NamedTuple):
 
 def _erf(x: Array) -> Array:
     flat = [math.erf(value) for value in np.asarray(x, "f8").ravel()]
-    return np.asarray(flat, np.result_type(x, np.float16) if x.dtype.kind in "biu" else x.dtype).reshape(np.shape(x))
+    return np.asarray(flat, x.dtype).reshape(np.shape(x))
 
 
 def _k_tanh(x: Array) -> Array:
@@ -47,6 +47,8 @@ def _k_tanh(x: Array) -> Array:
 def meaning(name: str) -> Callable[..., Array]:
     """Return the NumPy function of an activation: ``f(x, p, q)``.
 
+    What it makes of bool and integers is float32, or float64 where that has too few bits; "none" and "relu" keep them.
+
     Examples
     --------
     >>> import numpy as np
@@ -56,8 +58,13 @@ def meaning(name: str) -> Callable[..., Array]:
     """
     # The text is the registry's own: it stands there beside the kernel's, so that one row says both.
     names = {"np": np, "erf": _erf, "k_tanh": _k_tanh}
-    function: Callable[..., Array] = eval(f"lambda x, p, q: {activations.epilogue(name).meaning}", names)
-    return function
+    row = activations.epilogue(name)
+    function: Callable[..., Array] = eval(f"lambda x, p, q: {row.meaning}", names)
+    return function if row.whole else lambda x, p, q: function(_floats(x), p, q)
+
+
+def _floats(x: Array) -> Array:
+    return x.astype(np.result_type(x.dtype, np.float32)) if x.dtype.kind in "biu" else x
 
 
 def activation(given: str | tuple[Any, ...] | None) -> Activation:
@@ -68,7 +75,7 @@ def activation(given: str | tuple[Any, ...] | None) -> Activation:
     TypeError
         If it is something else.
     ValueError
-        If there is no such activation, or it does not take so many numbers.
+        If there is no such activation, it does not take so many numbers, or a bound is NaN.
 
     Examples
     --------
@@ -90,6 +97,8 @@ def activation(given: str | tuple[Any, ...] | None) -> Activation:
         if isinstance(number, (str, bytes)):
             raise TypeError(f"activation {name!r} takes numbers, not {number!r}")
         values[key] = float(number)
+        if name == "clip" and math.isnan(values[key]):
+            raise ValueError("activation 'clip' takes bounds, not nan")
     return Activation(row, values.get("p", 0.0), values.get("q", 0.0))
 
 

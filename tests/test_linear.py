@@ -353,6 +353,20 @@ def test_other_dtypes(dtype: str) -> None:
         np.testing.assert_array_equal(fastgemm.linear(x, weight, bias, activation="relu"), np.maximum(want, 0))
 
 
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("none", "relu")])
+def test_activations_of_whole_numbers(name: str, dtype: str) -> None:
+    """They see floats: minus an unsigned number is no large one, and cubes do not wrap."""
+    x = np.array([[1]], dtype)
+    for number in (0, 1, 4, 30, 80, -32):
+        if (number < 0 and dtype[0] in "bu") or (number > 1 and dtype == "bool"):
+            continue
+        got = fastgemm.linear(x, np.array([[number]], dtype), activation=given(name))
+        assert got.dtype == np.result_type(dtype, np.float32)
+        want = precise(name, np.array([[number]], "f8"))
+        np.testing.assert_allclose(got, want, rtol=0.01 if name == "k_tanh" else 1e-5)
+
+
 def test_mixed_types_and_subclasses() -> None:
     x, weight, bias, _ = operands(6, 7, 8, "f4")
     assert fastgemm.linear(x, weight.astype("f8"), bias).dtype == np.float64
@@ -379,6 +393,8 @@ def test_errors() -> None:
         (lambda: fastgemm.linear(x, weight, activation="softplus"), ValueError, "known activations: none, relu"),
         (lambda: fastgemm.linear(x, weight, activation=("relu", 1)), ValueError, "at most 0 numbers"),
         (lambda: fastgemm.linear(x, weight, activation=("clip", "a")), TypeError, "takes numbers"),
+        (lambda: fastgemm.linear(x, weight, activation=("clip", np.nan, 1)), ValueError, "takes bounds, not nan"),
+        (lambda: fastgemm.linear(x, weight, activation=("clip", 0, math.nan)), ValueError, "takes bounds, not nan"),
         (lambda: fastgemm.linear(x, weight, activation=()), TypeError, "a name or"),
         (lambda: fastgemm.linear(x, weight, activation=3), TypeError, "a name or"),
         (lambda: fastgemm.linear(x * 1j, weight, activation="gelu"), TypeError, "for real numbers"),
