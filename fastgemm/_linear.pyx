@@ -214,7 +214,8 @@ cdef tuple named(object given):
     if found is None or len(parts) - 1 > <int>found[3]:
         return None
     for number in parts[1:]:
-        if type(number) is not float and type(number) is not int:
+        # NaN is no bound.
+        if type(number) is not float and type(number) is not int or number != number:
             return None
     return (found[0], float(parts[1]) if len(parts) > 1 else found[1], float(parts[2]) if len(parts) > 2 else found[2])
 
@@ -255,8 +256,7 @@ cdef object quick(object x, object weight, object bias, object activation, objec
         return None
     if n == 0 or k == 0 or not lead_of(a, k, n, &oa, shape, &m):
         return None
-    # ml_dtypes' bfloat16 and a number of Python's are what NumPy says they are.
-    cdef bint weak = type(bias) is float and type_num < TYPES
+    cdef bint weak = type(bias) is float        # which leaves the type as it is
     if weak:
         number = single = bias
     elif bias is not None:
@@ -341,8 +341,13 @@ def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
 
     float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
 
-    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  No floating-point
-    warning is given: infinities and NaN are results.
+    The product has the type of `x` and `weight` together.  A bias or a residual of a wider one does not change it: both
+    are added in the result's type, which NumPy's rules name (a number of Python's widens no floats), to sums in float32
+    where the operands are halves.
+
+    Every other dtype, and subclasses of ndarray, are computed step by step by NumPy's functions.  Activations other
+    than relu take bool and integers as float32, or float64 where that has too few bits.  No floating-point warning is
+    given: infinities and NaN are results.
 
     Examples
     --------

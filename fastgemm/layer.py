@@ -30,39 +30,55 @@ _PLAIN = (np.ndarray, np.memmap, list, tuple, int, float, complex, bool, type(No
 def general(x: Any, weight: Any, bias: Any, activation: Any, residual: Any, out: Any) -> Array:
     """Return what `linear` does, of anything that it takes."""
     what = epilogues.activation(activation)
-    plain = all(type(one) in _PLAIN or isinstance(one, np.generic) for one in (x, weight, bias, residual))
+    with np.errstate(all="ignore"):
+        return _layer(x, weight, bias, what, residual, out)
+
+
+def _layer(x: Any, weight: Any, bias: Any, what: Activation, residual: Any, out: Any) -> Array:
+    packed = isinstance(weight, PackedMatrix)
+    plain = all(type(one) in _PLAIN or isinstance(one, np.generic) for one in (x, bias, residual, *[weight][packed:]))
+    if packed and not plain:
+        weight, packed = weight.toarray().T, False
     take = np.asarray if plain else np.asanyarray
-    if isinstance(weight, PackedMatrix):
-        if plain or all(type(one) in _PLAIN or isinstance(one, np.generic) for one in (x, bias, residual)):
-            added, shortcut = _terms(np.asarray, bias, residual)
-            return _with_packed(np.asarray(x), weight, added, shortcut, what, out)
-        weight = weight.toarray().T
-    left, right = take(x), take(weight)
+    left: Array = take(x)
+    right: Any = weight if packed else take(weight).T
     added, shortcut = _terms(take, bias, residual)
-    shape = shape_of(left.shape, right.shape, added, shortcut)
+    shape = shape_of(left.shape, right.shape[::-1], added, shortcut)
     check_out(out, shape)
-    dtype = _dtype(left.dtype, right.dtype, added, shortcut, what)
-    rows, inner, columns = math.prod(left.shape[:-1]), right.shape[-1], math.prod(right.shape[:-1])
-    tier, half = epilogue_level(), _half(dtype)
-    if not plain or half is None or 0 in (rows, inner, columns) or tier is None:
-        with np.errstate(all="ignore"):
-            made = epilogues.apply((matmul if plain else np.matmul)(left, right.T), added, shortcut, what)
-        finished: Array = given(np.asarray(made) if plain else made, out)
-        return finished
-    b = np.require(right, dtype, ["ALIGNED"]).reshape(columns, inner).T
+    operands = np.result_type(left.dtype, right.dtype)
+    dtype = _widened(operands, added, shortcut)
+    if dtype.kind == "c" and what.row.name not in ("none", "exp", "tanh"):
+        raise TypeError(f"linear: activation {what.row.name!r} is for real numbers, the product is {dtype}")
+    sums, finished, tier = _sums(operands), _sums(dtype), epilogue_level()
+    rows, inner, columns = math.prod(left.shape[:-1]), right.shape[0], math.prod(right.shape[1:])
+    panels = right.panels if packed and operands == right.dtype else None
+    fits = plain and 0 not in (rows, inner, columns) and (panels is not None or not packed)
+    if not fits or tier is None or sums is None or finished is None:
+        made = _step_by_step(left, right, added, shortcut, what, plain, sums)
+        # Halves are rounded here.
+        rounded: Array = made if finished is None or finished == dtype else made.astype(dtype, copy=False)
+        return given(rounded, out)
+    a = np.require(left, operands, ["ALIGNED"]).reshape(rows, inner)
+    b = right if packed else np.require(right, operands, ["ALIGNED"]).reshape(inner, columns)
 
     def product(a: Array, c: Array, *terms: Any) -> None:
-        if _linear.product_into(tier, a, b, c, *terms):
-            return
-        with np.errstate(all="ignore"):
-            if half:
-                c[...] = epilogues.apply(np.matmul(a.astype("f4"), b.astype("f4")), terms[1], terms[2], what)
-                return
-            np.matmul(a, b, out=c)
-        _linear.finish_into(tier, c, *terms)
+        if dtype == operands and panels is not None:
+            _linear.packed_into(tier, a, panels, c, *terms)
+        elif dtype != operands or not _linear.product_into(tier, a, b, c, *terms):
+            made = matmul(a, b, dtype=sums).astype(finished, copy=False)
+            _linear.finish_into(tier, made, *terms)
+            c[...] = made
 
-    a = np.require(left, dtype, ["ALIGNED"]).reshape(rows, inner)
-    return fused(product, a, [b], columns, added, shortcut, what, shape, dtype, out)
+    return fused(product, a, [] if packed else [b], columns, added, shortcut, what, shape, dtype, out)
+
+
+def _step_by_step(
+    left: Array, right: Any, bias: Any, residual: Any, what: Activation, plain: bool, sums: np.dtype[Any] | None
+) -> Any:
+    """Return the layer by NumPy's functions; `sums`: the type of the product, None: as NumPy chooses."""
+    if not plain:
+        return epilogues.apply(np.matmul(left, right), bias, residual, what)
+    return np.asarray(epilogues.apply(matmul(left, right, dtype=sums), bias, residual, what))
 
 
 def _terms(take: Callable[[Any], Any], *given: Any) -> list[Any]:
@@ -71,38 +87,26 @@ def _terms(take: Callable[[Any], Any], *given: Any) -> list[Any]:
     return [one if isinstance(one, weak) else take(one) for one in given]
 
 
-def _with_packed(
-    left: Array, weight: PackedMatrix, bias: Any, residual: Any, what: Activation, out: Array | None
-) -> Array:
-    shape = shape_of(left.shape, weight.shape[::-1], bias, residual)
-    check_out(out, shape)
-    dtype = _dtype(left.dtype, weight.dtype, bias, residual, what)
-    panels, tier = weight.panels, epilogue_level()
-    rows = math.prod(left.shape[:-1])
-    if panels is None or tier is None or dtype != weight.dtype or _half(dtype) is None or rows == 0:
-        with np.errstate(all="ignore"):
-            made = epilogues.apply(weight.product(left), bias, residual, what)
-        finished: Array = given(np.asarray(made), out)
-        return finished
-
-    def product(a: Array, c: Array, *terms: Any) -> None:
-        _linear.packed_into(tier, a, panels, c, *terms)
-
-    a = np.require(left, dtype, ["ALIGNED"]).reshape(rows, panels.k)
-    return fused(product, a, [], panels.n, bias, residual, what, shape, dtype, out)
+def _widened(dtype: np.dtype[Any], *terms: Any) -> np.dtype[Any]:
+    """Return the type of a product after terms are added to it."""
+    for term in terms:
+        # (NumPy's own rules take bfloat16 and a number of Python's for float64.)
+        if term is not None and not (type(term) is float and dtype == numpy_types.bfloat16()):
+            dtype = np.result_type(dtype, term)
+    return dtype
 
 
 def fused(
     product: Callable[..., None], a: Array, reads: list[Array], columns: int, added: Any, shortcut: Any,
-    what: Activation, shape: tuple[int, ...], dtype: np.dtype[Any], out: Array | None,
+    what: Activation, shape: tuple[int, ...], dtype: np.dtype[Any], out: Array | None, caller: str = "linear",
 ) -> Array:  # fmt: skip
     """Bring what follows a product to its dtype, and give it an output that overlaps nothing that it reads.
 
     `product` takes the rows `a`, an output and what `fastgemm._linear.product_into` takes after it.
     """
     if out is not None and out.dtype != dtype:
-        raise TypeError(f"linear: out is {out.dtype}, the result {dtype}")
-    kind = np.dtype(np.float32) if _half(dtype) else dtype
+        raise TypeError(f"{caller}: out is {out.dtype}, the result {dtype}")
+    kind = _sums(dtype)
     bias_row = None if added is None else np.require(added, kind, ["C", "ALIGNED"]).reshape(-1)
     beside = None
     if shortcut is not None:
@@ -116,8 +120,7 @@ def fused(
         target = fresh(shape, dtype)
     assert target is not None
     product(a, target.reshape(a.shape[0], columns), what.row.code, bias_row, beside, what.p, what.q)
-    finished: Array = target if target is out else given(target, out)
-    return finished
+    return target if target is out else given(target, out)
 
 
 @cache
@@ -129,12 +132,12 @@ def epilogue_level() -> int | None:
     return None if tier is None else tier.level
 
 
-def _half(dtype: np.dtype[Any]) -> bool | None:
-    # Whether a product of a type is finished while it is float32; None where nothing can follow it.
+def _sums(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    # The type in which a product of a type is summed and finished; None where no epilogue can follow it.
     row = numpy_types.row_of(dtype)
     if row is None or row.name not in (*registry.FINISHED, *_HALVES):
         return None
-    return row.name in _HALVES
+    return np.dtype(np.float32) if row.name in _HALVES else dtype
 
 
 def load(tier: registry.Isa) -> None:
@@ -150,47 +153,44 @@ def load(tier: registry.Isa) -> None:
     _linear.add_table(tier.level, module.table())
 
 
-def _dtype(left: np.dtype[Any], right: np.dtype[Any], added: Any, shortcut: Any, what: Activation) -> np.dtype[Any]:
-    dtype = np.result_type(left, right, *[one for one in (added, shortcut) if one is not None])
-    if dtype.kind == "c" and what.row.name not in ("none", "exp", "tanh"):
-        raise TypeError(f"linear: activation {what.row.name!r} is for real numbers, the product is {dtype}")
-    return dtype
-
-
-def shape_of(left: tuple[int, ...], right: tuple[int, ...], bias: Any, residual: Any) -> tuple[int, ...]:
+def shape_of(
+    left: tuple[int, ...], right: tuple[int, ...], bias: Any, residual: Any, caller: str = "linear"
+) -> tuple[int, ...]:
     if len(left) == 0 or len(right) not in (1, 2):
-        raise ValueError(f"linear: x needs at least one dimension and weight one or two, not {len(left)}, {len(right)}")
+        raise ValueError(
+            f"{caller}: x needs at least one dimension and weight one or two, not {len(left)}, {len(right)}"
+        )
     if left[-1] != right[-1]:
-        raise ValueError(f"linear: x has {left[-1]} features, weight takes {right[-1]}")
+        raise ValueError(f"{caller}: x has {left[-1]} features, weight takes {right[-1]}")
     shape = (*left[:-1], *right[:-1])
     if bias is not None and np.shape(bias) not in ((), (1,), right[:-1]):
-        raise ValueError(f"linear: bias of shape {np.shape(bias)} does not fit {right[:-1]} outputs")
+        raise ValueError(f"{caller}: bias of shape {np.shape(bias)} does not fit {right[:-1]} outputs")
     if residual is not None:
         try:
             fits = np.broadcast_shapes(np.shape(residual), shape) == shape
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"linear: residual of shape {np.shape(residual)} does not fit a result of shape {shape}")
+            raise ValueError(f"{caller}: residual of shape {np.shape(residual)} does not fit a result of shape {shape}")
     return shape
 
 
-def check_out(out: Any, shape: tuple[int, ...]) -> None:
+def check_out(out: Any, shape: tuple[int, ...], caller: str = "linear") -> None:
     if out is None:
         return
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"linear: out must be an ndarray, not {type(out).__name__}")
+        raise TypeError(f"{caller}: out must be an ndarray, not {type(out).__name__}")
     if out.shape != shape:
-        raise ValueError(f"linear: out has shape {out.shape}, the result {shape}")
+        raise ValueError(f"{caller}: out has shape {out.shape}, the result {shape}")
     if not out.flags.writeable:
-        raise ValueError("linear: out is read-only")
+        raise ValueError(f"{caller}: out is read-only")
 
 
-def given(made: Any, out: Array | None) -> Any:
+def given(made: Array, out: Array | None, caller: str = "linear") -> Array:
     if out is None:
         return made
     if out.dtype != made.dtype:
-        raise TypeError(f"linear: out is {out.dtype}, the result {made.dtype}")
+        raise TypeError(f"{caller}: out is {out.dtype}, the result {made.dtype}")
     np.copyto(out, made)
     return out
 

@@ -83,8 +83,8 @@ def qlinear(
     if left.dtype not in numpy_types.BYTES or right.dtype not in numpy_types.BYTES:
         raise TypeError(f"qlinear: x and weight must hold int8 or uint8, not {left.dtype} and {right.dtype}")
     added, shortcut = (None if given is None else np.asarray(given, np.float32) for given in (bias, residual))
-    shape = layer.shape_of(left.shape, right.shape[::-1], added, shortcut)
-    layer.check_out(out, shape)
+    shape = layer.shape_of(left.shape, right.shape[::-1], added, shortcut, "qlinear")
+    layer.check_out(out, shape, "qlinear")
     factor, columns = np.ascontiguousarray(scale, np.float32), shape[-1]
     if np.shape(scale) not in ((), (1,), (columns,)):
         raise ValueError(f"qlinear: scale of shape {np.shape(scale)} does not fit {columns} outputs")
@@ -94,14 +94,14 @@ def qlinear(
         sums = np.asarray(matmul_integer(left, right, zero), np.float32)
         with np.errstate(all="ignore"):
             made = epilogues.apply(sums * factor, added, shortcut, what)
-        finished: Array = layer.given(made, out)
-        return finished
+        return layer.given(made, out, "qlinear")
 
     def product(a: Array, c: Array, code: int, bias: Any, residual: Any, p: float, q: float) -> None:
         _linear.dequantised_into(tier, a, panels, c, code, bias, residual, p, q, factor, zero)
 
     rows = np.require(left, requirements=["ALIGNED"]).reshape(math.prod(shape[:-1]), panels.k)
-    return layer.fused(product, rows, [factor], columns, added, shortcut, what, shape, np.dtype(np.float32), out)
+    single = np.dtype(np.float32)
+    return layer.fused(product, rows, [factor], columns, added, shortcut, what, shape, single, out, "qlinear")
 
 
 def _zero_point(given: ArrayLike | None, dtype: np.dtype[Any]) -> Array | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import assert_close, normal
+from oracle import assert_close, dtype_of, normal
 
 import fastgemm
 from fastgemm import _linear, activations, dispatch, epilogues, kernels, layer, registry
@@ -365,6 +365,57 @@ def test_activations_of_whole_numbers(name: str, dtype: str) -> None:
         assert got.dtype == np.result_type(dtype, np.float32)
         want = precise(name, np.array([[number]], "f8"))
         np.testing.assert_allclose(got, want, rtol=0.01 if name == "k_tanh" else 1e-5)
+
+
+@pytest.mark.parametrize("activation", [None, "relu"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_wider_terms_do_not_widen_the_product(packed: bool, activation: str | None) -> None:
+    """An array and the same one packed give one result: the product in the operands' type, then the terms."""
+    for dtype, fill, term, want in (
+        ("i1", 100, np.zeros(1, "f4"), 64), ("i1", 100, 0.0, 64), ("i1", 100, np.float32([[0]]), 64),
+        ("f2", 200, np.full(1, -1.6e6, "f4"), 0), ("f2", 200, np.full(1, -1.6e6), 0),
+        ("bfloat16", 256, np.full(1, -2621440, "f4"), 0), ("f4", 1e20, np.full(1, 1.0), np.inf),
+        ("f4", 2, np.full(1, 1e-9), 160 + 1e-9), ("f4", 2, np.full(1, 1e300), 1e300), ("f8", 2, np.float32([1]), 161),
+    ):  # fmt: skip
+        x = np.full((1, 4 if dtype == "i1" else 40), fill, dtype_of(dtype))
+        right: Any = fastgemm.pack(x, trans=True) if packed else x
+        for terms in ({"bias": term}, {"residual": term}):
+            if np.ndim(term) == 2 and "bias" in terms:
+                continue
+            got = fastgemm.linear(x, right, activation=activation, **terms)
+            assert got.dtype == np.result_type(x.dtype, term)
+            np.testing.assert_array_equal(got, [[want]])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", ["f2", "bfloat16"])
+def test_halves_stay_halves(dtype: str, packed: bool) -> None:
+    """Of empty operands as well, and with Python's numbers, which have no type of their own."""
+    kind = dtype_of(dtype)
+    for m, n, k in ((2, 4, 3), (0, 4, 3), (2, 4, 0), (2, 0, 3)):
+        x, weight = np.ones((m, k), kind), np.ones((n, k), kind)
+        right: Any = fastgemm.pack(weight, trans=True) if packed else weight
+        for terms in ({}, {"bias": 1.5}, {"bias": 2}, {"residual": 1.5}, {"bias": np.ones(n, kind), "residual": 0.5}):
+            got = fastgemm.linear(x, right, **terms)
+            assert got.dtype == kind
+            added = sum(np.float32(0 if term is None else term) for term in terms.values())
+            np.testing.assert_array_equal(got, np.full((m, n), k, kind) + np.asarray(added, kind))
+            out = np.empty((m, n), kind)
+            assert fastgemm.linear(x, right, **terms, out=out) is out
+            np.testing.assert_array_equal(out, got)
+        assert fastgemm.linear(x, right, np.ones(n, "f4")).dtype == np.float32
+
+
+def test_no_way_warns_of_numbers_that_do_not_fit() -> None:
+    x = np.ones((4, 4), "f4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for left in (x, x[::2, ::2], x.astype("f2")):
+            for terms in ((1e300, None), (None, 1e300)):
+                got = fastgemm.linear(left, left, terms[0], residual=terms[1])
+                np.testing.assert_array_equal(got, np.inf)
+            got = fastgemm.linear(left, left, np.full(len(left), 1e300), activation="relu")
+            np.testing.assert_array_equal(got, 1e300 + left.shape[1])
 
 
 def test_mixed_types_and_subclasses() -> None:

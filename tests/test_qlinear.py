@@ -136,8 +136,8 @@ def test_errors() -> None:
         (lambda: fastgemm.qlinear(x, packed, 1.0, x_zero_point=200), ValueError, "from -128 to 127"),
         (lambda: fastgemm.qlinear(x, packed, 1.0, x_zero_point=[1, 2, 3]), ValueError, "one whole number"),
         (lambda: fastgemm.qlinear(x, packed, 1.0, activation="softplus"), ValueError, "known activations"),
-        (lambda: fastgemm.qlinear(x, packed, 1.0, out=np.empty((3, 5))), TypeError, "out is float64"),
-        (lambda: fastgemm.qlinear(x, packed, 1.0, out=np.empty((3, 4), "f4")), ValueError, "out has shape"),
+        (lambda: fastgemm.qlinear(x, packed, 1.0, out=np.empty((3, 5))), TypeError, "qlinear: out is float64"),
+        (lambda: fastgemm.qlinear(x, packed, 1.0, out=np.empty((3, 4), "f4")), ValueError, "qlinear: out has shape"),
     ):  # fmt: skip
         with pytest.raises(error, match=text):
             call()
