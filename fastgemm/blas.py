@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _gemm, _matmul, numpy_types
+from . import _gemm, _matmul, numpy_types, registry
 from ._outputs import fresh
 
 
@@ -34,8 +34,8 @@ def gemm(
         (m, n), added with weight `beta`.  It is not changed unless it is also `out`.
     alpha, beta : scalar
         They do not take part in choosing the dtype: float32 operands give a float32 result whatever the type of
-        alpha.  ``beta == 0`` does not read `c`, ``alpha == 0`` reads neither `a` nor `b`, so that NaN in them does
-        not show.
+        alpha.  Beside integers they are whole, and wrap as products of those do.  ``beta == 0`` does not read `c`,
+        ``alpha == 0`` reads neither `a` nor `b`, so that NaN in them does not show.
     trans_a, trans_b : bool or str
         op is the transpose; in BLAS's letters "N", "T", or "C" for the conjugate transpose.
     conj_a, conj_b : bool
@@ -53,7 +53,8 @@ def gemm(
     ValueError
         If an operand is not a matrix, the shapes do not fit, or `out` is read-only.
     TypeError
-        If alpha or beta is complex and the operands are not, or `out` has another dtype.
+        If alpha or beta is complex and the operands are not, no whole number where those are integers, or `out` has
+        another dtype.
 
     Examples
     --------
@@ -130,11 +131,25 @@ def _conjugated(left: NDArray[Any], right: NDArray[Any], conj: tuple[bool, bool]
 
 
 def _scalar(name: str, value: Any) -> complex:
+    """Return a factor as a number of Python's: a whole one keeps all its digits."""
+    if isinstance(value, int):
+        return int(value)
     array = np.asarray(value)
-    if array.ndim != 0 or array.dtype.kind not in "biufc":
+    kind = "f" if array.dtype == numpy_types.bfloat16() else array.dtype.kind
+    if array.ndim != 0 or kind not in "biufc":
         raise TypeError(f"gemm: {name} must be a number, not {type(value).__name__}")
     number = array[()]
-    return complex(number) if array.dtype.kind == "c" else float(number)
+    return complex(number) if kind == "c" else float(number) if kind == "f" else int(number)
+
+
+def _wrapped(name: str, value: complex, dtype: np.dtype[Any]) -> Any:
+    """Return a factor of integers as their type holds it."""
+    if isinstance(value, complex) or not (isinstance(value, int) or value.is_integer()):
+        raise TypeError(f"gemm: {name} must be a whole number where the operands are {dtype}")
+    if dtype.kind == "b":
+        return dtype.type(value)
+    size = dtype.itemsize
+    return np.asarray(int(value) % 2 ** (8 * size), f"u{size}").astype(dtype)[()]
 
 
 def _check_scalars(alpha: complex, beta: complex, dtype: np.dtype[Any]) -> None:
@@ -180,18 +195,19 @@ def _by_numpy(
     out: NDArray[Any] | None,
 ) -> NDArray[Any]:
     """Compute the same by a product and NumPy's arithmetic, for dtypes whose kernels have no alpha and beta."""
-    if dtype.kind not in "fc":
-        for name, scalar in (("alpha", alpha), ("beta", beta)):
-            if isinstance(scalar, complex) or scalar != int(scalar):
-                raise TypeError(f"gemm: {name} must be a whole number where the operands are {dtype}")
-        alpha, beta = int(alpha.real), int(beta.real)
     _check_scalars(alpha, beta, dtype)
+    # Halves are rounded once, at the end.
+    kind: np.dtype[Any] = np.dtype(np.float32) if dtype.name in registry.HALVES else dtype
+    if dtype.kind in "biu":
+        first, second = _wrapped("alpha", alpha, dtype), _wrapped("beta", beta, dtype)
+    else:
+        first, second = kind.type(alpha), kind.type(beta)
     result = _output(out, shape, dtype)
-    value = np.zeros(shape, dtype) if alpha == 0 else _matmul.matmul(left, right, dtype=dtype)
-    if alpha not in (0, 1):
-        value = (value * dtype.type(alpha)).astype(dtype, copy=False)
-    if beta != 0:
+    value = np.zeros(shape, kind) if first == 0 else _matmul.matmul(left, right, dtype=kind)
+    if first not in (0, 1):
+        value = (value * first).astype(kind, copy=False)
+    if second != 0:
         assert added is not None
-        value = value + (added if beta == 1 else (added * dtype.type(beta)).astype(dtype, copy=False))
-    np.copyto(result, value)
+        value = value + (added if second == 1 else (added * second).astype(kind, copy=False))
+    np.copyto(result, value, casting="unsafe")
     return result

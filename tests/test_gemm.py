@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from oracle import FLOATS, assert_close, integers, normal
@@ -232,6 +233,43 @@ def test_other_dtypes(char: str) -> None:
     np.testing.assert_array_equal(got, (2 * (a @ b) + c).astype(char))
     spoiled = fastgemm.gemm(a, b, c, alpha=0, beta=1)
     np.testing.assert_array_equal(spoiled, c)
+
+
+@pytest.mark.parametrize("char", "bhilqBHILQ")
+def test_whole_factors_keep_their_digits(char: str) -> None:
+    """And wrap as the products do, like the same numbers in an array."""
+    a, b, c = integers((3, 5), char, 1), integers((5, 4), char, 2), integers((3, 4), char, 3)
+    wide = (a @ b).astype("O"), c.astype("O")
+    bits = 8 * a.dtype.itemsize
+    for alpha, beta in ((2**53 + 1, 1), (2**64 - 1, -1), (300, 10**20), (-1, 2**bits), (np.uint64(2**63), np.int8(-3))):
+        want = (wide[0] * int(alpha) + wide[1] * int(beta)) % 2**bits
+        got = fastgemm.gemm(a, b, c, alpha=alpha, beta=beta)
+        assert got.dtype == a.dtype
+        np.testing.assert_array_equal(got, want.astype(f"u{a.dtype.itemsize}").astype(char))
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("bad", [0.5, np.inf, -np.inf, np.nan])
+def test_no_whole_number_for_whole_operands(name: str, bad: float) -> None:
+    a, b, c = arrays("i4", 3, 4, 5)
+    with pytest.raises(TypeError, match=f"{name} must be a whole number"):
+        fastgemm.gemm(a, b, c, **{"beta": 1, name: bad})
+
+
+def test_large_whole_factors_of_floats() -> None:
+    a, b, c = arrays("f8", 3, 4, 5)
+    np.testing.assert_array_equal(fastgemm.gemm(a, b, c, alpha=10**20, beta=-(10**19)), 1e20 * (a @ b) - 1e19 * c)
+
+
+def test_bfloat16_has_factors_of_floats() -> None:
+    """Halves are summed and scaled in float32, and rounded once."""
+    a, b, c = (array.astype(ml_dtypes.bfloat16) for array in arrays("f4", 30, 40, 50))
+    single = [array.astype("f4") for array in (a, b, c)]
+    for alpha in (0.3, a.dtype.type(0.3), 2, 0):
+        got = fastgemm.gemm(a, b, c, alpha=alpha, beta=0.7)
+        assert got.dtype == a.dtype
+        want = np.float32(alpha) * (single[0] @ single[1]) + np.float32(0.7) * single[2]
+        np.testing.assert_array_equal(got, want.astype(a.dtype))
 
 
 def test_array_likes() -> None:
