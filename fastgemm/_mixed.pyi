@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,3 +12,4 @@ def product(
     b_zero: NDArray[Any] | None = None,
     terms: tuple[Any, ...] | None = None,
 ) -> bool: ...
+def products(items: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]], kind: str) -> bool: ...

@@ -1,4 +1,4 @@
-"""One product, or one stack of them, whose result is of another type than its operands."""
+"""Products, or stacks of them, whose result is of another type than its operands."""
 
 from libc.string cimport memset
 from numpy cimport npy_intp
@@ -38,6 +38,26 @@ def product(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, str kind, a_zero=None
     Floating-point errors are reported as `np.errstate` says.
     """
     row = _ROWS[kind]
+    clear_flags()
+    cdef bint done = written(a, b, out, row, a_zero, b_zero, terms)
+    if done and FLOATS[<int>row.code]:
+        report_flags(b"matmul")
+    return done
+
+
+def products(items, str kind):
+    """Do the same for each of several (a, b, out), whose floating-point errors are reported once, at the end."""
+    row = _ROWS[kind]
+    clear_flags()
+    for a, b, out in items:
+        if not written(a, b, out, row, None, None, None):
+            return False
+    if FLOATS[<int>row.code]:
+        report_flags(b"matmul")
+    return True
+
+
+cdef bint written(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, row, a_zero, b_zero, terms) except -1:
     cdef int code = row.code, last = cnp.PyArray_NDIM(a) - 1, i
     cdef extra_t extra
     cdef char* args[3]
@@ -66,9 +86,6 @@ def product(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, str kind, a_zero=None
             dims[2], extra.offsets[0].is_unsigned or a_zero is not None,
             extra.offsets[1].is_unsigned or b_zero is not None))
     make_ready()
-    clear_flags()
     with nogil:
         done = taken_with(code, args, dims, steps, &extra)
-    if done and FLOATS[code]:
-        report_flags(b"matmul")
     return done

@@ -12,6 +12,7 @@ from . import _matmul, _mixed, numpy_types, registry
 from ._outputs import fresh
 
 Array = NDArray[Any]
+_nditer: Any = np.nditer     # whose stubs know no operand that it is to make
 _REAL_OF = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
 
 
@@ -75,16 +76,28 @@ def stacked(a: Array, b: Array, out: Array | None, row: str, result: np.dtype[An
         usable = out.shape == short and out.flags.behaved
         if not usable or np.may_share_memory(a, out) or np.may_share_memory(b, out):
             return None
-    made = fresh(short, result) if out is None else out
+    made = _empty(left, right, short, result) if out is None else out
     full = made
     if a.ndim == 1:
         full = full[..., None, :] if b.ndim > 1 else full[..., None]
     if b.ndim == 1:
         full = full[..., None]
-    for x, y, z in items(left, right, full):
-        if not _mixed.product(x, y, z, row):
-            return None
+    if not _mixed.products(items(left, right, full), row):
+        return None
     return made if made.ndim or out is not None else made[()]
+
+
+def _empty(left: Array, right: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an array for the product of two stacks, whose axes lie as NumPy lays them out: in the operands' order."""
+    depth = max(left.ndim, right.ndim) - 2
+    if depth < 2:
+        return fresh(shape, dtype)
+    leading = left[..., 0, 0], right[..., 0, 0], None
+    flags = [["readonly"], ["readonly"], ["writeonly", "allocate"]]
+    strides = _nditer(leading, [], flags, [None, None, np.dtype(bool)]).operands[2].strides
+    order = sorted(range(depth), key=lambda axis: -strides[axis])
+    made: Array = fresh((*[shape[axis] for axis in order], *shape[depth:]), dtype)
+    return made.transpose(*[order.index(axis) for axis in range(depth)], *range(depth, len(shape)))
 
 
 def items(left: Array, right: Array, out: Array) -> list[tuple[Array, Array, Array]]:
@@ -115,17 +128,18 @@ def _with_complex(a: Array, b: Array, out: Array | None) -> Array | None:
         out.shape != shape or out.dtype != number.dtype or np.may_share_memory(a, out) or np.may_share_memory(b, out)
     ):
         return None
-    made = fresh(shape, number.dtype) if out is None else out
+    made = _empty(a, b, shape, number.dtype) if out is None else out
     adjacent = number.strides[-1] == made.strides[-1] == number.itemsize
     if real is a and adjacent and number.flags.aligned and made.flags.behaved:
         # Interleaved parts are twice as many columns.
         _matmul.matmul(a, number.view(real.dtype), out=made.view(real.dtype))
         return made
-    for part in ("real", "imag"):
-        piece = getattr(number, part)
-        left, right = (a, piece) if real is a else (piece, b)
-        _matmul.matmul(left, right, out=getattr(made, part))
-    return made
+    if not (a.flags.aligned and b.flags.aligned and made.flags.behaved):
+        return None
+    parts = [(a, number.real), (a, number.imag)] if real is a else [(number.real, b), (number.imag, b)]
+    both = [items(*pair, target) for pair, target in zip(parts, (made.real, made.imag), strict=True)]
+    row = registry.dtype(real.dtype.name).name
+    return made if _mixed.products([item for part in both for item in part], row) else None
 
 
 _matmul.set_wider(wider)

@@ -116,6 +116,21 @@ def test_signs_and_lines_of_a_in_place() -> None:
             assert np.array_equal(fastgemm.matmul(left, right, out, dtype="i4"), want)
 
 
+@pytest.mark.parametrize(("left", "right", "asked"), [
+    ("i1", "i1", "i4"), ("f2", "f2", "f4"), (BF, BF, None), ("f4", "c8", None), ("c16", "f8", None),
+])  # fmt: skip
+def test_stacks_lie_in_the_order_of_the_operands(left: Any, right: Any, asked: Any) -> None:
+    """As NumPy's: a result's leading axes in the operands' order, its last two as ever."""
+    keywords = {} if asked is None else {"dtype": asked}
+    for order in itertools.permutations(range(3)):
+        back = (*np.argsort(order), 3, 4)
+        for sizes in ((2, 3, 4), (2, 1, 4), (1, 3, 1)):
+            a = integers((*[sizes[i] for i in order], 5, 6), left, 1, high=2).transpose(back)
+            b = integers((*[(2, 3, 4)[i] for i in order], 6, 7), right, 2, high=2).transpose(back)
+            for one, other in ((a, b), (a, b[0]), (a[0], b), (a[:, ::-1], b), (a, b[0, 0, 0]), (a, b.copy())):
+                same(lambda f, x=one, y=other: f(x, y, **keywords))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded by libc's mprotect")
 def test_memory_past_an_operand_is_not_read(child: Child) -> None:
     """Operands that end where a page begins that nobody may touch, in every order."""

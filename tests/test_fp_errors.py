@@ -78,6 +78,27 @@ def test_reports_are_numpys(case: str, char: str, mode: str, capfd: pytest.Captu
     assert got == want
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stack", [(), (2, 3)])
+def test_calls_of_several_products_report_once(
+    mode: str, stack: tuple[int, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Parts of complex numbers, matrices of a stack: what is raised is raised when all of the output is there."""
+    for left, right, kind in (("c8", "f4", "c8"), ("f2", "f2", "f4")):
+        a, b = np.full((*stack, 4, 5), 6e4, left), np.full((*stack, 5, 6), 6e4, right)
+        if left == "c8":
+            a, b = a * np.complex64(1e30 + 1e30j), b * np.float32(1e4)
+        else:
+            a[..., 0], b[..., 0, :] = np.inf, 0     # sums of halves do not leave float32
+        keywords = {} if left == "c8" else {"dtype": kind}
+        # (Of real and complex numbers NumPy makes complex ones, and infinity times their 0.)
+        want = reports(np.matmul, a.real, b, mode, **keywords), capfd.readouterr()
+        out = np.zeros((*stack, 4, 6), kind)
+        assert (reports(fastgemm.matmul, a, b, mode, out=out, **keywords), capfd.readouterr()) == want
+        parts = out.view("f4")
+        assert not np.isfinite(parts).any()
+
+
 @pytest.mark.parametrize("char", FLOATS)
 @pytest.mark.parametrize("case", CASES)
 def test_reports_are_right(case: str, char: str) -> None:
