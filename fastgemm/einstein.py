@@ -53,7 +53,8 @@ def einsum(*operands: Any, out: Array | None = None, optimize: Any = False, **kw
     Notes
     -----
     A pair of operands with summed axes in common is one matrix product, or a stack of them; diagonals and sums over one
-    operand alone are taken first.  Small ones, element-wise and outer products are left to NumPy.
+    operand alone are taken first (of float16 in float32, and the product with them).  Small ones, element-wise and
+    outer products are left to NumPy.
 
     Examples
     --------
@@ -255,14 +256,25 @@ def _product(
     if both is None:
         return None
     a, b = both
-    a = _numpy_einsum(f"{la}->{split.a}", a) if split.a != la else a
-    b = _numpy_einsum(f"{lb}->{split.b}", b) if split.b != lb else b
-    overlaps = out is not None and (np.may_share_memory(out, a) or np.may_share_memory(out, b))
-    target = np.empty_like(result) if overlaps else result
+    # Sums over one operand alone may leave float16 where those of its products with the other do not.
+    alone = (la, lb) != (split.a, split.b)
+    kind = np.dtype(np.float32) if alone and a.dtype == np.float16 else a.dtype
+    a, b = _summed(a, la, split.a, kind), _summed(b, lb, split.b, kind)
+    apart = out is None or not (np.may_share_memory(out, a) or np.may_share_memory(out, b))
+    target = result if apart and result.dtype == kind else np.empty_like(result, kind)
     contract(a, b, target, split.roles, name)
-    if overlaps:
-        np.copyto(result, target)
+    if target is not result:
+        with np.errstate(all="ignore"):     # NumPy's sum, which is a single loop, does not report
+            np.copyto(result, target, casting="same_kind")
     return result
+
+
+def _summed(array: Array, labels: str, kept: str, kind: np.dtype[Any]) -> Array:
+    """Return the sums over all labels but some, in a type that holds the array's."""
+    if labels == kept:
+        return array.astype(kind, copy=False)
+    made: Array = _numpy_einsum(f"{labels}->{kept}", array, dtype=kind)
+    return made
 
 
 def _diagonal(array: Array, labels: str) -> tuple[Array, str]:

@@ -142,6 +142,24 @@ def test_einsum_of_narrow_dtypes() -> None:
             assert np.array_equal(fastgemm.einsum("xij,jk,kl->il", a, np.eye(3), np.eye(3), optimize=optimize), want)
 
 
+@pytest.mark.parametrize("optimize", [False, True])
+def test_sums_of_halves_over_one_operand_alone(optimize: bool) -> None:
+    """They leave float16 where their products with the other operand do not."""
+    x, y = np.full((32, 32, 40), 32768, "f2"), np.full((32, 32), 2.0**-15, "f2")
+    for text, arrays in (
+        ("abk,bc->ac", (x, y)), ("bc,abk->ca", (y, x)), ("abk,bcl->a", (x, -y[..., None])),
+        ("abk,bc->ac", (x, np.ones_like(y))),
+    ):  # fmt: skip
+        want = np.einsum(text, *arrays)
+        with np.errstate(all="raise"):
+            got = fastgemm.einsum(text, *arrays, optimize=optimize)
+            out = np.empty_like(want)
+            assert fastgemm.einsum(text, *arrays, optimize=optimize, out=out) is out
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(out, want)
+
+
 # NumPy 2.0 makes an array without axes of an optimised sum to a number, its successors a scalar.
 LEAVES_ARRAYS = isinstance(np.einsum(",,", *[np.array(2.0)] * 3, optimize=True), np.ndarray)
 
