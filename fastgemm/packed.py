@@ -25,13 +25,15 @@ _BYTES = "i8_i32"
 class PackedMatrix(_packed.Right):
     """A matrix in the layout that the kernels read: made by `fastgemm.pack`, used in the place of a right operand.
 
-    It never changes, and any number of threads may use it at once.
+    It never changes, and any number of threads may use it at once.  ``a @ packed`` takes any array_like.
 
     Attributes
     ----------
     shape : tuple of int
         (k, n), as of the right operand of a product.
     dtype : dtype
+    rows : int or None
+        For how many rows of a left operand it was packed, where `pack` was told.
     nbytes : int
         Memory that it keeps.  float16 is kept as float32; narrow matrices are padded to whole vectors.  Where the CPU
         has no products of bytes, those that have zero points or no sign, or are packed for more rows than a few, are
@@ -49,16 +51,16 @@ class PackedMatrix(_packed.Right):
     PackedMatrix(2 x 3, float64)
     """
 
-    __slots__ = ("_plain", "nbytes", "rows", "shape")
+    __slots__ = ("_nbytes", "_plain", "_rows", "_shape")
 
-    shape: tuple[int, int]
-    nbytes: int
-    rows: int | None
+    _shape: tuple[int, int]
+    _nbytes: int
+    _rows: int | None
     _plain: Array | None
 
     def __init__(self, b: Array, rows: int | None = None, zero_point: Array | None = None) -> None:
         k, n = b.shape
-        self.shape, self.rows, self._plain = (k, n), rows, None
+        self._shape, self._rows, self._plain = (k, n), rows, None
         row = _row(b.dtype)
         tier = kernels.active_isa()
         if tier is None or 0 in b.shape or not registry.supported(row, tier):
@@ -66,7 +68,7 @@ class PackedMatrix(_packed.Right):
             super().__init__(None, zero_point, b.dtype)
             self._plain = np.array(b, order="C")
             self._plain.flags.writeable = False
-            self.nbytes = self._plain.nbytes
+            self._nbytes = self._plain.nbytes
             return
         if row.group > 1 and k > MAX_BYTES_K:
             raise ValueError(f"bytes are packed up to {MAX_BYTES_K} rows of the matrix, not {k}")
@@ -84,8 +86,23 @@ class PackedMatrix(_packed.Right):
         memory = memory[start : start + panels.nbytes]
         panels.fill(b, memory, None if zero_point is None else np.ascontiguousarray(zero_point, np.int32))
         memory.flags.writeable = False
-        self.nbytes = panels.nbytes
+        self._nbytes = panels.nbytes
         super().__init__(panels, zero_point, b.dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(k, n)."""
+        return self._shape
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows of a left operand it was packed for; None: nobody said."""
+        return self._rows
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it keeps."""
+        return self._nbytes
 
     def toarray(self) -> Array:
         """Return the matrix as a new array in C order.
@@ -110,12 +127,17 @@ class PackedMatrix(_packed.Right):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, dtype: Any = None,
                         **keywords: Any) -> Any:  # fmt: skip
-        if ufunc.__name__ != "matmul" or method != "__call__" or keywords:
+        if ufunc.__name__ != "matmul" or method != "__call__":
             return NotImplemented
+        if keywords:
+            raise TypeError(f"a product with a PackedMatrix takes out and dtype, not {', '.join(keywords)}")
         a, b = inputs
         if not isinstance(b, PackedMatrix) or isinstance(a, PackedMatrix):
             raise TypeError("a PackedMatrix is the right operand of a product; toarray() gives it back as an array")
         return b.product(a, None if out is None else out[0], dtype)
+
+    def __rmatmul__(self, a: ArrayLike) -> Any:
+        return self.product(a)
 
     def product(self, a: ArrayLike, out: Array | None = None, dtype: Any = None) -> Any:
         """Return ``a @ self``: what `fastgemm.matmul` and ``@`` do.
@@ -132,7 +154,7 @@ class PackedMatrix(_packed.Right):
         Raises
         ------
         TypeError
-            If `a` or `dtype` does not fit what is packed: the message names both.
+            If `a` or `dtype` does not fit what is packed: the message names both.  If `out` is no array.
         ValueError
             If shapes do not fit.
         """
@@ -141,6 +163,8 @@ class PackedMatrix(_packed.Right):
             return done
         if self.zero_point is not None:
             raise TypeError("this matrix is packed with zero points: matmul_integer and qlinear_matmul take it")
+        if out is not None and not isinstance(out, np.ndarray):
+            raise TypeError(f"out must be an ndarray, not {type(out).__name__}")
         left = np.asarray(a)
         lead = self._lead(left)
         wanted, row, result = self._row_for(left.dtype, None if dtype is None else np.dtype(dtype), out)
@@ -185,7 +209,7 @@ class PackedMatrix(_packed.Right):
         """Return the result's dtype, the row that computes it, and the dtype that the row gives."""
         both = np.result_type(left, self.dtype)
         bytes_ = self.dtype.itemsize == 1 and self.dtype.kind in "iu"
-        fits = left.itemsize == 1 and left.kind in "iu" if bytes_ else both == self.dtype
+        fits = left.itemsize == 1 and left.kind in "biu" if bytes_ else both == self.dtype
         if not fits:
             raise TypeError(f"the matrix is packed as {self.dtype}, a is {left}: pack it as {both}, or cast a")
         wide = {"float16": "float32", "bfloat16": "float32"}.get(self.dtype.name)

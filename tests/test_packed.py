@@ -206,11 +206,38 @@ def test_errors() -> None:
         (lambda: np.add(ones, made), TypeError, "add"),
         (lambda: fastgemm.matmul(ones, made, dtype="f8"), TypeError, "not float64"),
         (lambda: fastgemm.matmul_integer(np.ones((2, 4), "i1"), made), TypeError, "must hold"),
+        (lambda: fastgemm.matmul(ones, made, out=[[1.0] * 3] * 2), TypeError, "out must be an ndarray, not list"),
+        (lambda: np.matmul(ones, made, casting="same_kind"), TypeError, "takes out and dtype, not casting"),
+        (lambda: fastgemm.matmul(ones, made, order="C", subok=False), TypeError, "not order, subok|not subok, order"),
     ):  # fmt: skip
         with pytest.raises(error, match=text):
             call()
     with pytest.raises(ValueError):
         made.panels.memory[0] = 1  # type: ignore[union-attr]
+
+
+    for name in ("shape", "rows", "nbytes", "dtype"):
+        with pytest.raises(AttributeError):
+            setattr(made, name, getattr(made, name))
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8"])
+def test_bool_casts_to_bytes(name: str) -> None:
+    """Left of packed bytes as of an array of them."""
+    a, b = integers((5, 40), "?", 1, 2), integers((40, 7), name, 2, 100)
+    made = fastgemm.pack(b)
+    for got in (a @ made, fastgemm.matmul(a, made), fastgemm.linear(a, made)):
+        assert got.dtype == b.dtype
+        np.testing.assert_array_equal(got, a @ b)
+    np.testing.assert_array_equal(fastgemm.matmul(a, made, dtype="i4"), a.astype("i4") @ b.astype("i4"))
+
+
+def test_lists() -> None:
+    b = np.arange(6.0).reshape(2, 3)
+    made = fastgemm.pack(b)
+    for a in ([[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0], ((1, 2),)):
+        np.testing.assert_array_equal(a @ made, np.asarray(a) @ b)
+        np.testing.assert_array_equal(fastgemm.matmul(a, made), np.asarray(a) @ b)
 
 
 def test_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
