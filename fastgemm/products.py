@@ -129,15 +129,25 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Any:
     """
     both = pair(a, b)
     if both is not None:
+        if hasattr(type(axes), "__next__"):
+            axes = tuple(axes)      # which NumPy may have to read again
         try:
-            key = axes if type(axes) is int else tuple([x if type(x) is int else tuple(x) for x in axes])
-            roles = _roles_of_tensordot(both[0].ndim, both[1].ndim, key)
+            roles = _roles_of_tensordot(both[0].ndim, both[1].ndim, _whole(axes))
         except TypeError:
             roles = None
         done = None if roles is None else _product(*both, roles)
         if done is not None:
             return done
     return _numpy_tensordot(a, b, axes)
+
+
+def _whole(axes: Any, depth: int = 2) -> Any:
+    """Return numbers of axes as Python's, in tuples; TypeError where NumPy has to judge."""
+    if type(axes) is int or isinstance(axes, np.integer):
+        return int(axes)
+    if depth == 0 or not hasattr(axes, "__len__"):
+        raise TypeError
+    return tuple([_whole(one, depth - 1) for one in axes])
 
 
 # ---- what the axes do ----------------------------------------------------------------------------------------------
@@ -154,7 +164,7 @@ def _roles_of_inner(ndim_a: int, ndim_b: int) -> Roles:
     return flat(tuple(range(ndim_a - 1)), (ndim_a - 1,), tuple(range(ndim_b - 1)), (ndim_b - 1,))
 
 
-@lru_cache(maxsize=1024, typed=True)
+@lru_cache(maxsize=1024)
 def _roles_of_tensordot(ndim_a: int, ndim_b: int, axes: Any) -> Roles | None:
     """None for axes that NumPy has to judge."""
     if type(axes) is int:
@@ -166,7 +176,7 @@ def _roles_of_tensordot(ndim_a: int, ndim_b: int, axes: Any) -> Roles | None:
     found = []
     for given, ndim in zip(axes, (ndim_a, ndim_b), strict=True):
         some = (given,) if type(given) is int else given
-        if not all(type(i) is int and -ndim <= i < ndim for i in some):
+        if not all(-ndim <= i < ndim for i in some):
             return None
         found.append(tuple([i % ndim for i in some]))
     first, second = found
