@@ -242,7 +242,7 @@ def dtype(name: str) -> DType:
     """Return the row of a dtype by its registry name or NumPy name."""
     if isinstance(name, str) and name in _DTYPES:
         return _DTYPES[name]
-    known = ", ".join(row.numpy for row in DTYPES)
+    known = ", ".join(dict.fromkeys(one for row in DTYPES for one in row.names))
     raise ValueError(f"no kernels for dtype {name!r}; there are kernels for {known}")
 
 

@@ -42,6 +42,13 @@ def test_explain_of_nonsense(bad: dict[str, object]) -> None:
         fastgemm.explain(np.ones((2, 3)))
 
 
+def test_the_types_that_there_are_kernels_for_are_named_once() -> None:
+    with pytest.raises(ValueError, match="no kernels for dtype 'float128'") as caught:
+        registry.dtype("float128")
+    named = str(caught.value).partition("kernels for ")[2].partition("kernels for ")[2].split(", ")
+    assert sorted(named) == sorted({name for row in registry.DTYPES for name in row.names})
+
+
 def test_show_config(capsys: pytest.CaptureFixture[str]) -> None:
     assert fastgemm.show_config() is None
     printed = json.loads(capsys.readouterr().out)
