@@ -308,11 +308,17 @@ def dynamic_quantize_linear(x: ArrayLike) -> Quantized:
     Parameters
     ----------
     x : array_like of float32
+        Finite.
 
     Returns
     -------
     Quantized
         uint8 values, a float32 scale and a uint8 zero point.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite: there is no range.
 
     Examples
     --------
@@ -321,7 +327,7 @@ def dynamic_quantize_linear(x: ArrayLike) -> Quantized:
     >>> q.values, q.scale, q.zero_point
     (array([153, 255,   0,  26, 221, 179], dtype=uint8), np.float32(0.019607844), np.uint8(153))
     """
-    array = np.asarray(x, np.float32)
+    array = _finite("x", x)
     low = np.minimum(np.float32(0), array.min(initial=0))
     high = np.maximum(np.float32(0), array.max(initial=0))
     scale = (high - low) / np.float32(255)
@@ -338,7 +344,7 @@ def quantize_weights(w: ArrayLike, axis: int = -1) -> Quantized:
     Parameters
     ----------
     w : array_like
-        Finite floats.
+        Finite floats, within the range of float32.
     axis : int
         The axis of channels: -1 for the columns of a right operand.
 
@@ -351,7 +357,7 @@ def quantize_weights(w: ArrayLike, axis: int = -1) -> Quantized:
     Raises
     ------
     ValueError
-        If a weight is not finite.
+        If a weight is not finite in float32.
 
     Examples
     --------
@@ -365,9 +371,7 @@ def quantize_weights(w: ArrayLike, axis: int = -1) -> Quantized:
     >>> round(q.error, 4)
     0.0039
     """
-    weights = np.asarray(w, np.float32)
-    if not np.isfinite(weights).all():
-        raise ValueError("weights must be finite")
+    weights = _finite("weights", w)
     moved = np.moveaxis(weights, axis, -1)
     others = tuple(range(moved.ndim - 1))
     scale = np.asarray(np.abs(moved).max(axis=others, initial=0) / np.float32(127), np.float32)
@@ -375,3 +379,11 @@ def quantize_weights(w: ArrayLike, axis: int = -1) -> Quantized:
     values = np.clip(np.rint(moved / scale), -127, 127).astype(np.int8)
     error = float(np.abs(values * scale - moved).max(initial=0))
     return Quantized(np.moveaxis(values, -1, axis), scale, np.zeros(scale.shape, np.int8), error)
+
+
+def _finite(name: str, values: ArrayLike) -> Array:
+    with np.errstate(over="ignore"):
+        array = np.asarray(values, np.float32)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must hold finite numbers, within the range of float32")
+    return array

@@ -453,8 +453,14 @@ def test_weights_by_channel() -> None:
         back = np.moveaxis(np.moveaxis(q.values, axis, -1) * q.scale, -1, axis)
         assert np.isclose(np.abs(back - w).max(), q.error)
         assert q.error <= q.scale.max() / 2 * 1.0001
-    with pytest.raises(ValueError, match="finite"):
-        fastgemm.quantize_weights([np.inf])
+
+
+@pytest.mark.parametrize("quantise", [fastgemm.quantize_weights, fastgemm.dynamic_quantize_linear])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 1e300])
+def test_numbers_without_a_range(quantise: Callable[[Any], Any], bad: float) -> None:
+    """float64 that float32 does not hold is finite, and refused like the others."""
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="finite numbers, within the range of float32"):
+        quantise([1.0, bad])
 
 
 # ---- halves and mixed operands --------------------------------------------------------------------------------------
