@@ -328,7 +328,7 @@ def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
     Raises
     ------
     ValueError
-        If shapes do not fit, or there is no such activation.
+        If shapes do not fit, there is no such activation, or a bound of ``"clip"`` is NaN.
     TypeError
         If `out` has another dtype, or complex numbers meet an activation that they do not have.
 
