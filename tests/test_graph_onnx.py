@@ -551,3 +551,26 @@ def test_pairs_of_quantisers_around_views_are_none(scale: float) -> None:
     np.testing.assert_array_equal(compiled(x=x), reference.run(made, {"x": x})["y"])
     if scale == 0.02:
         np.testing.assert_array_equal(compiled(x=x), x.reshape(-1))
+
+
+@pytest.mark.parametrize("b_zero", [None, 3])
+@pytest.mark.parametrize("rows", [5, 900])
+def test_scales_that_only_a_call_knows(rows: int, b_zero: int | None) -> None:
+    """As dynamic quantisation has them: bytes by a chain of the call's own, sums by weights that are packed once."""
+    rng = np.random.default_rng(4)
+    weight = rng.integers(-128, 128, (160, 48)).astype("i1")
+    zeros = () if b_zero is None else (np.int8(b_zero),)
+    build = graph.Builder()
+    x, scale = build.input("x", (rows, 160), "float32"), build.input("scale", (), "float32")
+    zero = build.input("zero", (), "uint8")
+    bytes_ = build.quantize(x, scale, zero)
+    build.output(bytes_, "bytes")
+    build.output(build.matmul_integer(bytes_, build.constant(weight), zero, *map(build.constant, zeros)), "sums")
+    made = build.graph()
+    compiled = graph.compile(made)
+    for number, at in ((0.02, 128), (1e-3, 0), (3.0, 255), (0.0, 7), (np.nan, 7), (-0.5, 9)):
+        given = {"x": oracle.normal((rows, 160), "f4", at), "scale": np.float32(number), "zero": np.uint8(at)}
+        with np.errstate(all="ignore"):
+            want = reference.run(made, given)
+        for name, array in compiled.run(given).items():
+            np.testing.assert_array_equal(array, want[name])

@@ -19,7 +19,7 @@ from ..quantized import matmul_integer as _matmul_integer
 from ..threads import get_num_threads
 from . import ops, rowwise, storage
 from .ir import Graph, Node
-from .kernel_runners import FINISHED, ChainOf, Layer
+from .kernel_runners import FINISHED, ChainOf, Layer, Quantiser, SumsOfBytes
 from .rules import Array, Attributes
 from .storage import Place
 
@@ -121,7 +121,9 @@ def _rows_of(node: Node, graph: Graph, places: Mapping[str, Place]) -> Runner:
     """Return a chain of one node; its meaning, and why, where it can be none."""
     reads = dict.fromkeys(node.inputs)
     values = {name: graph.values[name] for name in (*reads, node.output)}
-    if len(reads) < len(node.inputs) or not rowwise.lowers(node, values) or not rowwise.fits([node], values):
+    late = Quantiser.takes(node, graph) and _no_kernels() is None
+    fits = late or (rowwise.lowers(node, values) and rowwise.fits([node], values))
+    if len(reads) < len(node.inputs) or not fits:
         return _by_meaning(node)
     shape = values[node.output].shape
     # Items small enough for several threads, large enough to deal out: about 32 KiB; of products, which read a whole
@@ -129,6 +131,8 @@ def _rows_of(node: Node, graph: Graph, places: Mapping[str, Place]) -> Runner:
     rows = math.prod(shape[:-1])
     most = -(-32768 // (shape[-1] * 4)) if node.kind != ops.PRODUCT else min(128, -(-rows // get_num_threads()))
     block = max(1, min(rows, most))
+    if late:
+        return Runner(Quantiser(node, graph, places, block))
     found = ChainOf([node], values, node.inputs, [places[name] for name in values], block)
     why = _no_kernels() or found.misfit()
     return Runner(found, True) if why is None else _by_meaning(node, f"by NumPy: {why}")
@@ -171,6 +175,8 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
         return _of_product(graph, node, places)
     if node.op == "chain":
         return _chain(node, places)
+    if node.op == "matmul_integer" and SumsOfBytes.takes(node, graph) and _no_kernels() is None:
+        return Runner(SumsOfBytes(node, graph))
     if node.op in _ANY:
         return _plain(_ANY[node.op], node)
     if node.kind == ops.ROW or node.op in ("qlinear", "dequantize") or out.dtype not in FINISHED:
