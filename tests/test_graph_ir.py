@@ -37,6 +37,8 @@ def samples(dtype: str) -> dict[str, tuple[list[np.ndarray], dict[str, Any]]]:
     special: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
         "matmul": ([x, square], {}),
         "matmul_integer": ([a, b, np.uint8(3) + np.zeros((), "u1"), np.zeros((1,), "i1")], {}),
+        "integer_linear": ([a, b, np.uint8(3) + np.zeros((), "u1"), numbers((), "f4", 1), numbers((1, 2), "f4", 2)],
+                           {"b_zero": 2, "activation": "relu"}),
         "linear": ([x, square, numbers((6,), dtype), numbers((4, 6), dtype)],
                    {"terms": ("bias", "residual"), "activation": "relu"}),
         "qlinear": ([a, b, *(numbers((2,), "f4", at) for at in (1, 2))],

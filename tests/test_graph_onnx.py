@@ -574,3 +574,39 @@ def test_scales_that_only_a_call_knows(rows: int, b_zero: int | None) -> None:
             want = reference.run(made, given)
         for name, array in compiled.run(given).items():
             np.testing.assert_array_equal(array, want[name])
+
+
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize("activation", [None, "Relu", "Tanh"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_dynamic_layers_are_one_step(tmp_path: Path, bias: bool, activation: str | None, channels: bool) -> None:
+    """As quantisers write them: what their input's scale is, they know when they run."""
+    rng = np.random.default_rng(8)
+    known = {
+        "w": rng.integers(-127, 128, (40, 24)).astype("i1"), "wz": np.int8(0),
+        "b": rng.standard_normal(24).astype("f4"),
+        "ws": rng.uniform(0.01, 0.02, 24).astype("f4") if channels else np.float32(0.01),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("Mul", ["s", "ws"], ["both"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z", "wz"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["floats", "both"], ["m"]),
+    ]
+    if bias:
+        nodes.append(helper.make_node("Add", ["b", "m"], ["n"]))
+    if activation:
+        nodes.append(helper.make_node(activation, [nodes[-1].output[0]], ["o"]))
+    model = simple(nodes, {"x": (TensorProto.FLOAT, (2, 7, 40))}, known, 21)
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, (2, 7, 24)))
+    made = graph.from_onnx(save(model, tmp_path / "m.onnx"))
+    compiled = graph.compile(made)
+    assert "integer_linear" in [node.op for node in compiled.graph.nodes]
+    assert not {"cast", "relu", "tanh", "matmul_integer"} & {node.op for node in compiled.graph.nodes}
+    x = oracle.normal((2, 7, 40), "f4", 5)
+    (want,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(compiled(x=x), want, rtol=2e-6, atol=2e-6)
+    (named,) = made.outputs
+    np.testing.assert_allclose(reference.run(compiled.graph, {"x": x})[named], want, rtol=2e-6, atol=2e-6)

@@ -15,6 +15,7 @@ from ..chain import Chain
 from ..packed import PackedMatrix, pack
 from ..problem import MAX_BYTES_K
 from ..quantized import matmul_integer
+from ..quantized_layer import qlinear
 from . import ops, rowwise, storage
 from .ir import Graph, Node, Value
 from .lowering import Lowering
@@ -157,6 +158,30 @@ class SumsOfBytes:
 
     def _run(self, a: Array, weight: PackedMatrix, zero: Array | None, out: Array) -> None:
         np.copyto(out, matmul_integer(a, weight, None if zero is None else zero.reshape(-1)))
+
+
+class LateScale:
+    """An ``integer_linear``: its weights are packed when it first runs; see `ChainOf` about threads."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.weight = graph.values[node.inputs[1]]
+        self.rows = math.prod(graph.values[node.output].shape[:-1])
+        self.zero = int(node.attributes["b_zero"]) or None
+        self.activation = activation_of(node.attributes)
+        self.packed: PackedMatrix | None = None
+
+    def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
+        if self.packed is None:
+            assert self.weight.data is not None
+            self.packed = pack(self.weight.data, rows=self.rows, zero_point=self.zero)
+        return partial(self._run, x, self.packed, out)
+
+    def _run(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
+        scale, bias = x[3].reshape(-1), x[4].reshape(-1) if len(x) > 4 else None
+        target = out if out.flags.c_contiguous else None
+        made = qlinear(x[0], weight, scale, bias, x_zero_point=x[2], activation=self.activation, out=target)
+        if target is None:
+            np.copyto(out, made)
 
 
 class Quantiser:

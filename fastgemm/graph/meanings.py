@@ -130,6 +130,14 @@ def qlinear(x: Sequence[Array], attributes: Attributes) -> Array:
     return quantize([made, scale, zero], {"axis": -1, "dtype": None})
 
 
+def integer_linear(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Multiply differences from zero points, scale the sums, add the bias, and apply the activation."""
+    made = matmul_integer([*x[:3], np.asarray(attributes["b_zero"], x[1].dtype)], {}).astype(np.float32)
+    for combine, term in zip((np.multiply, np.add), x[3:], strict=False):
+        made = combine(made, term.reshape(-1))
+    return _as(epilogues.meaning(attributes["activation"])(made, attributes["p"], attributes["q"]), x[3])
+
+
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Passes: each takes a graph and returns one that means the same.  `PASSES` is their order, the one list of them.
 
-fold, recognise, views, scales, epilogues, quantised, prologues, siblings, weights, sinking, chains, layouts and copies
-are one file each, whose docstring says what the pass does; rewriting.py is what they share.
+fold, recognise, views, scales, epilogues, quantised, late_scales, prologues, siblings, weights, sinking, chains,
+layouts and copies are one file each, whose docstring says what the pass does; rewriting.py is what they share.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .chains import chains
 from .copies import copies, count
 from .epilogues import epilogues
 from .fold import fold, fold_rest
+from .late_scales import late_scales
 from .layouts import layouts
 from .prologues import prologues
 from .quantised import quantised
@@ -53,6 +54,7 @@ PASSES = (
     Pass("scales", scales, "fine"),
     Pass("epilogues", epilogues, "fine"),
     Pass("quantised", quantised, "fine"),
+    Pass("late_scales", late_scales, "fine"),
     Pass("fold_rest", fold_rest, "fine"),
     Pass("siblings", siblings, "fine"),
     Pass("sinking", sinking, "fine"),
