@@ -96,8 +96,8 @@ def strip(path: Path) -> None:
     onnx.save(model, path)
 
 
-def quantize(path: Path, x: torch.Tensor) -> Path:
-    """Write a file's products in bytes as ONNX Runtime's tool does by default: in pairs of quantisers, by columns."""
+def quantize(path: Path, x: torch.Tensor) -> list[Path]:
+    """Write a file's products in bytes by ONNX Runtime's tools: with scales from samples, and with each call's own."""
     from onnxruntime import quantization
 
     class Samples(quantization.CalibrationDataReader):
@@ -108,13 +108,14 @@ def quantize(path: Path, x: torch.Tensor) -> Path:
             rng = np.random.default_rng(abs(self.left))
             return None if self.left < 0 else {"x": rng.standard_normal(x.shape, np.float32)}
 
-    out = path.with_name(f"{path.stem}_bytes.onnx")
+    made = [path.with_name(f"{path.stem}_{how}.onnx") for how in ("bytes", "dynamic")]
     quantization.quantize_static(
-        str(path), str(out), Samples(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
+        str(path), str(made[0]), Samples(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
         activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
         op_types_to_quantize=["MatMul", "Gemm"],
     )  # fmt: skip
-    return out
+    quantization.quantize_dynamic(str(path), str(made[1]), weight_type=quantization.QuantType.QInt8)
+    return made
 
 
 def main() -> None:
@@ -123,7 +124,7 @@ def main() -> None:
     made.add_argument("--out", type=Path, default=Path("models"), help="folder (default models)")
     made.add_argument("--small", action="store_true", help="a few KiB each, as in tests/data")
     made.add_argument("--dynamo", action="store_true", help="by torch.export as well, to NAME_dynamo.onnx")
-    made.add_argument("--quantize", action="store_true", help="in bytes as well, to NAME_bytes.onnx")
+    made.add_argument("--quantize", action="store_true", help="in bytes as well, to NAME_bytes.onnx, NAME_dynamic.onnx")
     options = made.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name, (module, x) in networks(options.small).items():
@@ -131,8 +132,8 @@ def main() -> None:
             path = options.out / f"{name}{'_dynamo' if dynamo else ''}.onnx"
             export(module, x, path, dynamo)
             strip(path)
-            for made_file in (path, *([quantize(path, x)] if options.quantize else [])):
-                print(f"{made_file}: {made_file.stat().st_size} bytes")
+            for file in (path, *(quantize(path, x) if options.quantize else [])):
+                print(f"{file}: {file.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

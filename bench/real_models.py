@@ -2,7 +2,7 @@
 
     /path/to/torch/python bench/export_onnx.py --out models
     python bench/real_models.py models/mlp.onnx:8x479 models/encoder.onnx:8x128x768 --peers onnxruntime
-    /path/to/torch/python bench/export_onnx.py --out models --quantize     # with onnxruntime: NAME_bytes.onnx too
+    /path/to/torch/python bench/export_onnx.py --out models --quantize    # with onnxruntime: NAME_bytes, NAME_dynamic
 
 A model is a file and the shape of its input x.  Every library lives in a process of its own and they take turns;
 ratios are fastgemm's speed over the peer's.  Results are compared with fastgemm's, and fastgemm's with the reference

@@ -126,6 +126,11 @@ class Layer:
             np.copyto(out, row.meaning(x, ops.attributes_of(row, self.node.attributes)))
 
 
+def packs(weight: Value) -> bool:
+    """Whether a right operand of bytes is known, and one that can be packed."""
+    return weight.is_constant and len(weight.shape) == 2 and weight.shape[0] <= MAX_BYTES_K
+
+
 class SumsOfBytes:
     """A product of bytes by one known matrix, in int32: that is packed when it first runs; see `ChainOf` about threads.
 
@@ -145,10 +150,7 @@ class SumsOfBytes:
     @staticmethod
     def takes(node: Node, graph: Graph) -> bool:
         """Whether it runs a node."""
-        weight, *zeros = [graph.values[name] for name in (node.inputs[1], *node.inputs[3:])]
-        return all(value.is_constant for value in (weight, *zeros)) and (
-            len(weight.shape) == 2 and weight.shape[0] <= MAX_BYTES_K
-        )
+        return packs(graph.values[node.inputs[1]]) and all(graph.values[name].is_constant for name in node.inputs[3:])
 
     def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
         if self.packed is None:

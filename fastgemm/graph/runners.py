@@ -19,7 +19,7 @@ from ..quantized import matmul_integer as _matmul_integer
 from ..threads import get_num_threads
 from . import ops, rowwise, storage
 from .ir import Graph, Node
-from .kernel_runners import FINISHED, ChainOf, LateScale, Layer, Quantiser, SumsOfBytes
+from .kernel_runners import FINISHED, ChainOf, LateScale, Layer, Quantiser, SumsOfBytes, packs
 from .rules import Array, Attributes
 from .storage import Place
 
@@ -176,7 +176,7 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
     if node.op == "chain":
         return _chain(node, places)
     if node.op == "integer_linear":
-        return Runner(LateScale(node, graph)) if graph.values[node.inputs[1]].is_constant else _by_meaning(node)
+        return Runner(LateScale(node, graph)) if packs(graph.values[node.inputs[1]]) else _by_meaning(node)
     if node.op == "matmul_integer" and SumsOfBytes.takes(node, graph) and _no_kernels() is None:
         return Runner(SumsOfBytes(node, graph))
     if node.op in _ANY:
