@@ -267,3 +267,25 @@ def test_vectors_of_the_caller_with_gaps(step: int, what: str, dtype: str) -> No
     made = compiled(build, 1e-4)
     if kernels.active_isa() is not None:
         assert ("chain" in [node.op for node in made.graph.nodes]) is (step == 1)
+
+
+@pytest.mark.parametrize("fusion", passes.FUSIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8"])
+@pytest.mark.parametrize("how", ["gaps", "backwards", "repeated"])
+def test_views_of_constants_that_lie_anyhow(how: str, dtype: str, fusion: str) -> None:
+    """Where they are outputs nothing is computed of them: strides say all of it."""
+    plain = numbers((4, 6), dtype, 1)
+    known = {
+        "gaps": np.repeat(plain, 2, axis=-1)[..., ::2],
+        "backwards": plain[::-1, ::-1].copy()[::-1, ::-1],
+        "repeated": np.broadcast_to(plain[:1], (4, 6)),
+    }[how]
+    build = Builder()
+    constant = build.constant(known)
+    build.output(constant.T, "turned")
+    build.output(build.slice(constant, starts=(1, 0), stops=(4, 5), steps=(2, 3)), "some")
+    build.output(build.input("x", (2,), "float32"), "x_again")
+    graph = build.graph()
+    inputs = {"x": np.ones(2, "f4")}
+    for name, want in reference.run(graph, inputs).items():
+        np.testing.assert_array_equal(fg.compile(graph, fusion=fusion).run(inputs)[name], want)

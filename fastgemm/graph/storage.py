@@ -148,10 +148,26 @@ def dense(array: Array) -> Array | None:
 
 
 def seen(base: Array, place: Place, spec: Spec) -> Array:
-    """Return what lies at a place of a dense array, without copying."""
+    """Return what lies at a place of an array, without copying."""
     memory = dense(base)
-    assert memory is not None
+    if memory is None:
+        made: Array = np.asarray(_Memory(base, place, spec)).view(spec.dtype)[..., 0]
+        return made
     return np.ndarray(spec.shape, spec.dtype, memory, place.offset, place.strides)
+
+
+class _Memory:
+    """The bytes at a place of a constant that has gaps, or lies backwards: no buffer of NumPy's is such."""
+
+    def __init__(self, base: Array, place: Place, spec: Spec) -> None:
+        self.base = base
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "data": (base.ctypes.data + place.offset, not base.flags.writeable),
+            "shape": (*spec.shape, spec.dtype.itemsize),
+            "strides": (*place.strides, 1),
+        }
 
 
 def lengths(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
