@@ -131,10 +131,11 @@ def test_a_small_product_is_timed_without_pythons_share(command):
     head = "def run(a, b, out, times):\n"
     script.write_text(script.read_text().replace(head, head + "        time.sleep(50e-6)\n"))
     with contextlib.closing(LiveRunner(PROBLEM, command=command)) as runner:
-        (measurement,) = runner.measure([GOOD])
-        (samples,) = runner.rounds([GOOD], 3)
-    assert 0 < measurement.seconds < 50e-6
-    assert 0 < min(samples) < 50e-6
+        # (The best of some: a machine that is busy at the wrong moment makes a small product look long.)
+        measured = [runner.measure([GOOD])[0].seconds for _ in range(5)]
+        rounds = [min(runner.rounds([GOOD], 3)[0]) for _ in range(5)]
+    assert 0 < min(measured) < 50e-6
+    assert 0 < min(rounds) < 50e-6
 
 
 def test_rounds_pair_the_samples(runner):

@@ -59,6 +59,8 @@ MIN_SAMPLES, MAX_SAMPLES = 3, 25
 # What is this much slower than the best so far is not worth more than one sample; what is slower by the second in the
 # least of MIN_SAMPLES is not worth more than those.
 HOPELESS, BEATEN = 3.0, 1.25
+# Seconds from which a call is long by itself, and is not made again to find out.
+STALL = 0.1
 
 
 class Bench:
@@ -216,6 +218,9 @@ def _sample(repeat: Repeat, number: int) -> float:
 def _calibrate(repeat: Repeat) -> tuple[int, float]:
     """Products that make up a sample, and the time of one in such a sample."""
     number, seconds = 1, _sample(repeat, 1)
+    if SAMPLE_SECONDS <= seconds < STALL:
+        # A small product that waited for the machine would be timed one by one, with Python's share in it.
+        seconds = min(seconds, _sample(repeat, 1))
     while seconds * number < SAMPLE_SECONDS:
         number = max(2 * number, min(10 * number, int(SAMPLE_SECONDS / seconds)))
         seconds = _sample(repeat, number)
