@@ -32,6 +32,8 @@ import warnings
 
 import numpy as np
 
+from fastgemm import variables
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -411,10 +413,11 @@ def _from_environment():
     text = os.environ.get(NAME, "").strip()
     if not text:
         return standard
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+    mib = variables.whole(text)
+    if mib is None:
         warnings.warn(f"{NAME}={text!r} is not a number of MiB; ignored", RuntimeWarning, stacklevel=2)
         return standard
-    return int(text) << 20
+    return mib << 20
 
 
 keep(_from_environment())

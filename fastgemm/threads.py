@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import cpu
+from . import cpu, variables
 from .driver import _team
 from .problem import MAX_THREADS
 
@@ -97,9 +97,9 @@ def _from_environment(name: str) -> int | None:
     text = os.environ.get(name, "").split(",")[0].strip()
     if not text:
         return None
-    # int() takes signs, underscores and the digits of every script.
-    if text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MAX_THREADS:
-        return int(text)
+    count = variables.whole(text)
+    if count is not None and 1 <= count <= MAX_THREADS:
+        return count
     warnings.warn(f"{name}={text!r} is not a number of threads (1 to {MAX_THREADS}); ignored", RuntimeWarning,
                   stacklevel=2)
     return None

@@ -1,4 +1,4 @@
-"""What the environment says of how the library works: switches, and words of which there are few.
+"""What the environment says of how the library works: switches, words of which there are few, and numbers.
 
 A variable that is empty is none.  A switch that says nothing known is reported and left alone, because the library
 works without it; a word that is none stops the first call, which would not compute in the way that was asked for.
@@ -57,3 +57,15 @@ def word(name: str, *known: str) -> str:
     if text and text not in known:
         raise RuntimeError(f"{name}={text!r} is not {' or '.join(map(repr, known))}")
     return text
+
+
+def whole(text: str, digits: int = 9) -> int | None:
+    """Return a whole number of so many digits; None for anything else, for a very long text takes long to become one.
+
+    Examples
+    --------
+    >>> from fastgemm import variables
+    >>> variables.whole("12"), variables.whole("1_2"), variables.whole("-1")    # int() takes all of them
+    (12, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None

@@ -554,7 +554,7 @@ def test_pairs_of_quantisers_around_views_are_none(scale: float) -> None:
 
 
 @pytest.mark.parametrize("b_zero", [None, 3])
-@pytest.mark.parametrize("rows", [5, 900])
+@pytest.mark.parametrize("rows", [5, 1100])
 def test_scales_that_only_a_call_knows(rows: int, b_zero: int | None) -> None:
     """As dynamic quantisation has them: bytes by a chain of the call's own, sums by weights that are packed once."""
     rng = np.random.default_rng(4)

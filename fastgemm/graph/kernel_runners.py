@@ -13,7 +13,6 @@ import numpy as np
 from .. import _linear, activations, epilogues, registry
 from ..chain import Chain
 from ..packed import PackedMatrix, pack
-from ..problem import MAX_BYTES_K
 from ..quantized import matmul_integer
 from ..quantized_layer import qlinear
 from . import ops, rowwise, storage
@@ -126,72 +125,51 @@ class Layer:
             np.copyto(out, row.meaning(x, ops.attributes_of(row, self.node.attributes)))
 
 
-def packs(weight: Value) -> bool:
-    """Whether a right operand of bytes is known, and one that can be packed."""
-    return weight.is_constant and len(weight.shape) == 2 and weight.shape[0] <= MAX_BYTES_K
-
-
-class SumsOfBytes:
-    """A product of bytes by one known matrix, in int32: that is packed when it first runs; see `ChainOf` about threads.
-
-    Parameters
-    ----------
-    node : Node
-        A ``matmul_integer`` whose right operand, and the zero point of that, are known (`takes`).
-    """
+class OfBytes:
+    """A product of bytes by a matrix that is packed when it first runs; see `ChainOf` about threads."""
 
     def __init__(self, node: Node, graph: Graph) -> None:
-        out, (_, self.weight, *zeros) = graph.values[node.output], [graph.values[name] for name in node.inputs]
-        self.rows, self.late = math.prod(out.shape[:-1]), len(zeros) > 0
-        known = zeros[1].data if len(zeros) > 1 else None
-        self.zero = None if known is None or not known.any() else known.reshape(-1)
-        self.packed: PackedMatrix | None = None
-
-    @staticmethod
-    def takes(node: Node, graph: Graph) -> bool:
-        """Whether it runs a node."""
-        return packs(graph.values[node.inputs[1]]) and all(graph.values[name].is_constant for name in node.inputs[3:])
-
-    def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
-        if self.packed is None:
-            assert self.weight.data is not None
-            self.packed = pack(self.weight.data, rows=self.rows, zero_point=self.zero)
-        return partial(self._run, x[0], self.packed, x[2] if self.late else None, out)
-
-    def _run(self, a: Array, weight: PackedMatrix, zero: Array | None, out: Array) -> None:
-        np.copyto(out, matmul_integer(a, weight, None if zero is None else zero.reshape(-1)))
-
-
-class LateScale:
-    """An ``integer_linear``: its weights are packed when it first runs; see `ChainOf` about threads."""
-
-    def __init__(self, node: Node, graph: Graph) -> None:
-        self.weight = graph.values[node.inputs[1]]
+        self.weight, self.attributes = graph.values[node.inputs[1]], node.attributes
         self.rows = math.prod(graph.values[node.output].shape[:-1])
-        self.zero = int(node.attributes["b_zero"]) or None
-        self.activation = activation_of(node.attributes)
         self.packed: PackedMatrix | None = None
 
     def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
         if self.packed is None:
             assert self.weight.data is not None
-            self.packed = pack(self.weight.data, rows=self.rows, zero_point=self.zero)
+            zero = self._zero(x)
+            self.packed = pack(self.weight.data, rows=self.rows, zero_point=zero or None)
         return partial(self._run, x, self.packed, out)
 
+    def _zero(self, x: Sequence[Array]) -> int:
+        """Return the zero point of the matrix."""
+        return int(self.attributes.get("b_zero", 0))
+
     def _run(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
+        # An ``integer_linear``.
         scale, bias = x[3].reshape(-1), x[4].reshape(-1) if len(x) > 4 else None
         target = out if out.flags.c_contiguous else None
-        made = qlinear(x[0], weight, scale, bias, x_zero_point=x[2], activation=self.activation, out=target)
+        what = activation_of(self.attributes)
+        made = qlinear(x[0], weight, scale, bias, x_zero_point=x[2], activation=what, out=target)
         if target is None:
             np.copyto(out, made)
+
+
+class SumsOfBytes(OfBytes):
+    """The same for the sums alone: a ``matmul_integer``."""
+
+    def _zero(self, x: Sequence[Array]) -> int:
+        return int(x[3].reshape(())) if len(x) > 3 else 0
+
+    def _run(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
+        np.copyto(out, matmul_integer(x[0], weight, x[2].reshape(-1) if len(x) > 2 else None))
 
 
 class Quantiser:
     """A ``quantize`` whose scale and zero point, one number each, are known when it runs: a chain of this call's."""
 
-    # Numbers from which lowering a chain pays beside NumPy, which takes more than a nanosecond for each (Zen 4, 393216
-    # of them 0.46 ms, so 0.23; 65536 0.10, 0.19).
-    LEAST = 1 << 17
+    # Numbers from which lowering a chain pays beside NumPy (Zen 4, two threads, a script: 131072 of them 0.19 ms by
+    # NumPy and 0.21, 196608 0.26 and 0.21, 1572864 2.08 and 0.49).
+    LEAST = 160_000
 
     def __init__(self, node: Node, graph: Graph, places: Mapping[str, Place], block: int) -> None:
         self.node, self.block = node, block
@@ -211,9 +189,8 @@ class Quantiser:
         return partial(self._run, x, out)
 
     def _run(self, x: Sequence[Array], out: Array) -> None:
-        # (Arrays of their own: a plan may put others where these lie.)
         late = zip(self.node.inputs[1:], x[1:], strict=True)
-        values = self.values | {name: replace(self.values[name], data=array.copy()) for name, array in late}
+        values = self.values | {name: replace(self.values[name], data=array) for name, array in late}
         if rowwise.lowers(self.node, values):
             found = ChainOf([self.node], values, self.node.inputs[:1], self.places, self.block)
             if found.misfit() is None:

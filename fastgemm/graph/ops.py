@@ -63,7 +63,9 @@ OPS: dict[str, Op] = {
     op.name: op
     for op in (
         Op("matmul", PRODUCT, (2, 2), rules_products.matmul, meanings.matmul, {"dtype": None, "packed": False}),
-        Op("matmul_integer", PRODUCT, (2, 4), rules_products.matmul_integer, meanings.matmul_integer),
+        Op(
+            "matmul_integer", PRODUCT, (2, 4), rules_products.matmul_integer, meanings.matmul_integer, {"packed": False}
+        ),
         # Made by the passes: activation(a @ b + terms), where terms names the operands from the third on.
         Op("linear", PRODUCT, (2, 4), rules_products.linear, meanings.linear, _FINISH),
         # Made by the passes: a product of bytes with what its sums are multiplied by and what is added to them.
@@ -71,7 +73,7 @@ OPS: dict[str, Op] = {
         # Made by the passes: activation(matmul_integer(a, b, a_zero) * scale + bias), whose scale a call may bring.
         Op(
             "integer_linear", PRODUCT, (4, 5), rules_products.integer_linear, meanings.integer_linear,
-            {"b_zero": 0, "activation": "none", "p": 0.0, "q": 0.0},
+            {"packed": False, "b_zero": 0, "activation": "none", "p": 0.0, "q": 0.0},
         ),
         *_activations(),
         *(

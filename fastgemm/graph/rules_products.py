@@ -81,12 +81,17 @@ def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return Spec(shape, kind)
 
 
+def is_row(spec: Spec, made: Spec) -> bool:
+    """Whether a term of a result has one number in float32, or one for each column."""
+    one, row = math.prod(spec.shape) == 1, math.prod(spec.shape[:-1]) == 1 and spec.shape[-1:] == made.shape[-1:]
+    return spec.dtype == np.dtype("f4") and len(spec.shape) <= len(made.shape) and (one or row)
+
+
 def integer_linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Bytes and a zero point, then a scale and maybe a bias: one number, or one for each column."""
     made = matmul_integer(inputs[:3], attributes)
     for name, spec in zip(("scale", "bias"), inputs[3:], strict=False):
-        row = math.prod(spec.shape) == 1 or (math.prod(spec.shape[:-1]) == 1 and spec.shape[-1:] == made.shape[-1:])
-        if spec.dtype != np.dtype("f4") or not row:
+        if not is_row(spec, made):
             raise ValueError(f"the {name} is {spec.dtype} {spec.shape}, not float32, one number or {made.shape[-1]}")
     return Spec(made.shape, np.dtype("f4"))
 

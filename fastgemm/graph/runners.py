@@ -19,7 +19,7 @@ from ..quantized import matmul_integer as _matmul_integer
 from ..threads import get_num_threads
 from . import ops, rowwise, storage
 from .ir import Graph, Node
-from .kernel_runners import FINISHED, ChainOf, LateScale, Layer, Quantiser, SumsOfBytes, packs
+from .kernel_runners import FINISHED, ChainOf, Layer, OfBytes, Quantiser, SumsOfBytes
 from .rules import Array, Attributes
 from .storage import Place
 
@@ -175,10 +175,10 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
         return _of_product(graph, node, places)
     if node.op == "chain":
         return _chain(node, places)
+    if node.op in ("integer_linear", "matmul_integer") and node.attributes.get("packed"):
+        return Runner(OfBytes(node, graph) if node.op == "integer_linear" else SumsOfBytes(node, graph))
     if node.op == "integer_linear":
-        return Runner(LateScale(node, graph)) if packs(graph.values[node.inputs[1]]) else _by_meaning(node)
-    if node.op == "matmul_integer" and SumsOfBytes.takes(node, graph) and _no_kernels() is None:
-        return Runner(SumsOfBytes(node, graph))
+        return _by_meaning(node)
     if node.op in _ANY:
         return _plain(_ANY[node.op], node)
     if node.kind == ops.ROW or node.op in ("qlinear", "dequantize") or out.dtype not in FINISHED:

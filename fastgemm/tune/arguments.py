@@ -6,7 +6,9 @@ import argparse
 import re
 from collections.abc import Callable
 
-# Of a whole number, a seed of 64 bits for instance; checked first, because a very long text takes long to become one.
+from .. import variables
+
+# Of a whole number, a seed of 64 bits for instance.
 MAX_DIGITS = 20
 # Of a value in a message.
 MAX_SHOWN = 60
@@ -62,8 +64,8 @@ def above_zero(what: str) -> Callable[[str], float]:
 
 
 def _digits(text: str, least: int, what: str) -> int:
-    # int() takes signs, underscores and the digits of every script.
-    if not re.fullmatch(rf"[0-9]{{1,{MAX_DIGITS}}}", text) or int(text) < least:
+    found = variables.whole(text, MAX_DIGITS)
+    if found is None or found < least:
         more = f" of at most {MAX_DIGITS} digits" if len(text) > MAX_DIGITS else ""
         raise argparse.ArgumentTypeError(f"{shown(text)} is not {what}{more}")
-    return int(text)
+    return found

@@ -142,7 +142,7 @@ def tune(compiled: CompiledGraph, options: Namespace) -> Tuned:
 
 
 def _check(options: Namespace) -> None:
-    """Refuse what a command line could not say, and read a path as a shell does."""
+    """Refuse what a command line could not say."""
     if options.seconds is not None and not options.seconds > 0:
         raise ValueError(f"seconds must be above zero, not {options.seconds}")
     if options.trials is not None and operator.index(options.trials) < 1:

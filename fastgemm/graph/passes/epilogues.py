@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import activations, registry
+from ... import registry
 from ..ir import Graph, Node, Value
-from .rewriting import Rewriting, broadcasts, number
+from .rewriting import Rewriting, activation, broadcasts
 
-_ACTIVATIONS = {row.name: row for row in activations.EPILOGUES if row.name != "none"}
 # Halves are finished in float32, before they are rounded.
 _FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES}
 
@@ -98,12 +97,6 @@ class _Finish:
         return self.made.values[self.made.constant(stem, data)]
 
     def _activation(self, node: Node) -> bool:
-        if node.op == "maximum" and 0.0 in [number(self.graph.values[name]) for name in node.inputs]:
-            self.attributes["activation"] = "relu"
-            return True
-        row = _ACTIVATIONS.get(node.op)
-        if row is None:
-            return False
-        numbers = {key: node.attributes.get(key, default) for key, default in row.params}
-        self.attributes.update(activation=row.name, **numbers)
-        return True
+        found = activation(self.graph, node)
+        self.attributes |= found or {}
+        return found is not None

@@ -8,88 +8,75 @@ constants is `quantised`'s.
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from ... import activations
-from ...problem import MAX_BYTES_K
-from ..ir import Graph, Node, Value
-from .rewriting import Rewriting, number
-
-_ACTIVATIONS = {row.name: row for row in activations.EPILOGUES if row.name != "none"}
-_SINGLE = np.dtype("f4")
+from .. import rules_products
+from ..ir import Graph, Node
+from .rewriting import Rewriting, activation, number
+from .weights import packs
 
 
 def late_scales(graph: Graph) -> Graph:
     """Return the graph with products of bytes that scale their sums themselves."""
-    found = {node.output: steps for node in graph.nodes if len(steps := _steps(graph, node)) > 1}
-    inside = {one.output for steps in found.values() for one in steps[1:]}
     made = Rewriting(graph)
+    taken: set[str] = set()
     for node in graph.nodes:
-        if node.output in found:
-            _make(made, found[node.output])
-        elif node.output not in inside:
+        found = _Finish(graph, node) if _takes(graph, node) else None
+        if found is not None and found.scaled:
+            taken.update(found.taken)
+            made.make("integer_linear", found.operands, found.last, **found.attributes)
+        elif node.output not in taken:
             made.keep(node)
     return made.done()
 
 
-def _steps(graph: Graph, node: Node) -> list[Node]:
-    """Return the nodes that one can do: the product, cast, factor, and maybe a bias and an activation; [] for none."""
-    if node.op != "matmul_integer" or not _takes(graph, node):
-        return []
-    out = graph.values[node.output]
-    cast = graph.only_consumer(node.output)
-    if cast is None or cast.op != "cast" or graph.values[cast.output].dtype != _SINGLE:
-        return []
-    factor = graph.only_consumer(cast.output)
-    if factor is None or factor.op != "mul" or not _is_row(_other(graph, factor, cast), out):
-        return []
-    steps = [node, cast, factor]
-    after = graph.only_consumer(factor.output)
-    if after is not None and after.op == "add":
-        bias = _other(graph, after, factor)
-        if bias is not None and bias.is_constant and _is_row(bias, out):
-            steps.append(after)
-            after = graph.only_consumer(after.output)
-    if after is not None and after.op in _ACTIVATIONS:
-        steps.append(after)
-    return steps if graph.values[steps[-1].output].shape == out.shape else []
-
-
 def _takes(graph: Graph, node: Node) -> bool:
-    weight, *zeros = [graph.values[name] for name in (node.inputs[1], *node.inputs[3:])]
-    known = weight.is_constant and all(number(zero) is not None for zero in zeros)
-    return known and len(node.inputs) > 2 and len(weight.shape) == 2 and weight.shape[0] <= MAX_BYTES_K
+    zeros = [number(graph.values[name]) for name in node.inputs[3:]]
+    return node.op == "matmul_integer" and packs(graph, node) and len(node.inputs) > 2 and None not in zeros
 
 
-def _other(graph: Graph, node: Node, before: Node) -> Value | None:
-    """Return the other operand of two."""
-    names = [name for name in node.inputs if name != before.output]
-    return graph.values[names[0]] if len(names) == 1 else None
+class _Finish:
+    """What a product takes over: the cast of its sums and their factor, then maybe a bias and an activation."""
 
+    def __init__(self, graph: Graph, product: Node) -> None:
+        self.graph, self.last = graph, product.output
+        self.taken: list[str] = []
+        self.operands = list(product.inputs[:3])
+        zero = sum(number(graph.values[name]) or 0.0 for name in product.inputs[3:])
+        self.attributes: dict[str, Any] = {"b_zero": int(zero)}
+        self.scaled = self._cast() and self._term("mul")
+        if self.scaled:
+            self._term("add", known=True)
+            self._activation()
 
-def _is_row(value: Value | None, out: Value) -> bool:
-    """Whether it has one number, or one for each column."""
-    if value is None or value.dtype != _SINGLE or len(value.shape) > len(out.shape):
-        return False
-    return value.size == 1 or (value.shape[-1:] == out.shape[-1:] and math.prod(value.shape[:-1]) == 1)
+    def _next(self) -> Node | None:
+        return self.graph.only_consumer(self.last)
 
+    def _take(self, node: Node) -> None:
+        self.last = node.output
+        self.taken.append(node.output)
 
-def _make(made: Rewriting, steps: list[Node]) -> None:
-    graph, product = made.graph, steps[0]
-    zeros = [number(graph.values[name]) for name in product.inputs[3:]]
-    operands = list(product.inputs[:3])
-    attributes: dict[str, Any] = {"b_zero": int(sum(zero or 0 for zero in zeros))}
-    for before, node in pairwise(steps[1:]):
-        if node.op in _ACTIVATIONS:
-            row = _ACTIVATIONS[node.op]
-            attributes["activation"] = row.name
-            attributes |= {key: node.attributes.get(key, value) for key, value in row.params}
-        else:
-            term = _other(graph, node, before)
-            assert term is not None
-            operands.append(term.name)
-    made.make("integer_linear", operands, steps[-1].output, **attributes)
+    def _cast(self) -> bool:
+        node = self._next()
+        if node is None or node.op != "cast" or self.graph.values[node.output].dtype.name != "float32":
+            return False
+        self._take(node)
+        return True
+
+    def _term(self, op: str, known: bool = False) -> bool:
+        node, sums = self._next(), self.graph.values[self.last]
+        if node is None or node.op != op or node.inputs[0] == node.inputs[1]:
+            return False
+        other = self.graph.values[node.inputs[1] if node.inputs[0] == self.last else node.inputs[0]]
+        if not rules_products.is_row(other.spec, sums.spec) or (known and not other.is_constant):
+            return False
+        self._take(node)
+        self.operands.append(other.name)
+        return True
+
+    def _activation(self) -> None:
+        node = self._next()
+        found = None if node is None else activation(self.graph, node)
+        if node is not None and found is not None:
+            self._take(node)
+            self.attributes |= found

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ... import activations
 from .. import ir, ops
 from ..ir import Graph, Node, Value
 from ..rules import Array
+
+_ACTIVATIONS = {row.name: row for row in activations.EPILOGUES if row.name != "none"}
 
 
 class Rewriting:
@@ -95,3 +98,13 @@ def broadcasts(value: Value, shape: tuple[int, ...]) -> bool:
         return np.broadcast_shapes(value.shape, shape) == shape
     except ValueError:
         return False
+
+
+def activation(graph: Graph, node: Node) -> dict[str, Any] | None:
+    """Return the attributes of a product that does what a node does to each number of its result; None for none."""
+    if node.op == "maximum" and 0.0 in [number(graph.values[name]) for name in node.inputs]:
+        return {"activation": "relu"}
+    row = _ACTIVATIONS.get(node.op)
+    if row is None:
+        return None
+    return {"activation": row.name, **{key: node.attributes.get(key, default) for key, default in row.params}}
