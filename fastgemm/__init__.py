@@ -6,6 +6,7 @@ The way of a call::
     NumPy's own ``@``       numpy_loops.py           after install(); the loops are in _install.pyx
     dot, tensordot, einsum  products.py, einstein.py, each contraction by _contraction.pyx
     qlinear_matmul          quantized.py, mixed.py   results of another type than the operands: _mixed.pyx
+    quantize_weights, ...   to_bytes.py              floats that become bytes, by _to_bytes.pyx
     pack                    packed.py, _packed.pyx   a right operand in the kernels' layout, once
     Chain                   chain.py, _chain.pyx     steps for one block of rows after another; kernels/rows.pyx.tp
     linear, qlinear         layer.py, quantized_layer.py, _linear.pyx; what follows the product is in epilogues.py and
@@ -49,9 +50,10 @@ from .layer import linear
 from .numpy_loops import install, installed, is_installed, uninstall
 from .packed import PackedMatrix, pack
 from .products import dot, inner, tensordot
-from .quantized import dynamic_quantize_linear, matmul_integer, qlinear_matmul, quantize_weights
+from .quantized import matmul_integer, qlinear_matmul
 from .quantized_layer import qlinear
 from .threads import get_num_threads, set_num_threads
+from .to_bytes import dynamic_quantize_linear, quantize_weights
 from .version import VERSION
 
 __version__ = VERSION

@@ -68,7 +68,7 @@ DRIVER = tuple(
 )
 CALLS = (
     "outputs", "call", "rows", "gufunc", "matmul", "gemm", "install", "contraction", "mixed", "packed", "linear",
-    "chain",
+    "to_bytes", "chain",
 )  # fmt: skip
 RUNTIME = (*DRIVER, *(f"fastgemm._{name}" for name in CALLS))
 HASHED = "fastgemm.driver._plan"  # is told the hash of all sources

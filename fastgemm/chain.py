@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _chain, dispatch, epilogues, kernels, layer, registry, row_operations
+from . import _chain, _to_bytes, dispatch, epilogues, kernels, layer, registry, row_operations
 from .packed import PackedMatrix
 from .plan import Plan
 from .problem import Problem
@@ -243,7 +243,9 @@ def load(tier: registry.Isa) -> None:
     if tier.name not in _loaded:
         layer.load(tier)
         rows = importlib.import_module(registry.module("rows", tier))
-        _chain.add_table(tier.level, rows.table(kernels.has("bf16", tier.name)))
+        table = rows.table(kernels.has("bf16", tier.name))
+        _chain.add_table(tier.level, table)
+        _to_bytes.add_tables(tier.level, table, rows.spans())
         _loaded.add(tier.name)
 
 

@@ -151,10 +151,11 @@ def first_call() -> None:
 @pytest.fixture
 def on_tier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], registry.Isa]]:
     """A function that puts every call of the process on one tier, until the test ends."""
-    from fastgemm import dispatch, layer, registry
+    from fastgemm import dispatch, layer, registry, to_bytes
 
     def forget() -> None:
         layer.epilogue_level.cache_clear()
+        to_bytes.level.cache_clear()
         dispatch.reload()
 
     def put(name: str) -> registry.Isa:

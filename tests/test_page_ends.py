@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from oracle import dtype_of, integers
 
-from fastgemm import cpu, dispatch, kernels, registry, row_operations
+from fastgemm import cpu, dispatch, kernels, registry, row_operations, to_bytes
 from fastgemm.chain import SCRATCH, Chain, Product, Ref, Rows
 from fastgemm.cpu import Caches
 from fastgemm.heuristic import rules
@@ -157,6 +157,20 @@ def test_operations_on_rows(tier: str, at_end: bool, areas: Any, on_tier: Callab
             members.append(Rows(op.name, columns, source, target, {}, vectors))
             Chain(members, (1,), rows, rows, 4 * rows * columns).run([x, out, beside])
             assert np.all(out == out[0, 0])
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_bytes_of_floats(tier: str, at_end: bool, areas: Any, on_tier: Callable[[str], registry.Isa]) -> None:
+    on_tier(tier)
+    for columns in (1, 3, 4, 15, 16, 33, 130):
+        x = areas[0].array(1, columns, "float32", "n", at_end)
+        x[:] = -2
+        scale, out = (areas[at].array(1, n, "float32" if at == 1 else "uint8", "n", at_end)[0]
+                      for at, n in ((1, 2), (2, columns)))  # fmt: skip
+        to_bytes.scale_and_zero(x, scale)
+        assert to_bytes.quantise_into(x[0], scale[0], scale[1], out)
+        assert (scale[1], *out) == (255, *[0] * columns)
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])

@@ -194,6 +194,9 @@ ctypedef void (*rows_t)(
     Py_ssize_t rows, Py_ssize_t columns, void* x, Py_ssize_t rs_x, void* y, Py_ssize_t rs_y,
     const row_terms_t* terms) noexcept nogil
 
+# The least and the largest of some numbers and 0, to out[0] and out[1]; NaN, both, where one of them is none.
+ctypedef void (*span_t)(Py_ssize_t columns, const float* x, float* out) noexcept nogil
+
 # y (1 x n) = x (1 x k) @ B (k x n), added to y where beta_kind is not 0.  y is contiguous; so is
 # x for the column kernel.  x and y are of the type that is computed with, B of the type that is stored.  (Bytes: x
 # holds 16-bit numbers, contiguous and free of its offset, y 32-bit ones.)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .. import _linear, activations, epilogues, registry
+from .. import _linear, activations, epilogues, layer, registry
 from ..chain import Chain
 from ..packed import PackedMatrix, pack
 from ..quantized import matmul_integer
 from ..quantized_layer import qlinear
-from . import ops, rowwise, storage
+from . import ops, storage
 from .ir import Graph, Node, Value
 from .lowering import Lowering
 from .operands import Operands
@@ -138,20 +137,37 @@ class OfBytes:
             assert self.weight.data is not None
             zero = self._zero(x)
             self.packed = pack(self.weight.data, rows=self.rows, zero_point=zero or None)
-        return partial(self._run, x, self.packed, out)
+        return self._call(x, self.packed, out)
 
     def _zero(self, x: Sequence[Array]) -> int:
         """Return the zero point of the matrix."""
         return int(self.attributes.get("b_zero", 0))
 
-    def _run(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
+    def _call(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> partial[None]:
         # An ``integer_linear``.
+        level, what = layer.epilogue_level(), epilogues.activation(activation_of(self.attributes))
+        a, scale = x[0].reshape(self.rows, x[0].shape[-1]), x[3].reshape(-1)
+        bias = x[4].reshape(-1) if len(x) > 4 else None
+        read = [(x[0], a), (x[3], scale), *([] if bias is None else [(x[4], bias)])]
+        in_order = out.flags.c_contiguous and all(used.flags.c_contiguous for _, used in read[1:])
+        if level is None or weight.panels is None or not in_order or not all(_seen(*one) for one in read):
+            return partial(self._by_qlinear, x, weight, out)
+        c, zero = out.reshape(self.rows, out.shape[-1]), (x[2].reshape(()), np.empty(1, np.int32))
+        finished = partial(
+            _linear.dequantised_into, level, a, weight.panels, c, what.row.code, bias, None, what.p, what.q, scale
+        )
+        return partial(_above, *zero, finished)
+
+    def _by_qlinear(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
         scale, bias = x[3].reshape(-1), x[4].reshape(-1) if len(x) > 4 else None
-        target = out if out.flags.c_contiguous else None
         what = activation_of(self.attributes)
-        made = qlinear(x[0], weight, scale, bias, x_zero_point=x[2], activation=what, out=target)
-        if target is None:
-            np.copyto(out, made)
+        np.copyto(out, qlinear(x[0], weight, scale, bias, x_zero_point=x[2], activation=what))
+
+
+def _above(found: Array, zero: Array, product: Callable[[Array | None], None]) -> None:
+    """Call a product of bytes with the zero point that a call has found, in the type that kernels read."""
+    zero[0] = found
+    product(zero if found else None)
 
 
 class SumsOfBytes(OfBytes):
@@ -160,44 +176,11 @@ class SumsOfBytes(OfBytes):
     def _zero(self, x: Sequence[Array]) -> int:
         return int(x[3].reshape(())) if len(x) > 3 else 0
 
-    def _run(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
+    def _call(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> partial[None]:
+        return partial(self._sums, x, weight, out)
+
+    def _sums(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
         np.copyto(out, matmul_integer(x[0], weight, x[2].reshape(-1) if len(x) > 2 else None))
-
-
-class Quantiser:
-    """A ``quantize`` whose scale and zero point, one number each, are known when it runs: a chain of this call's."""
-
-    # Numbers from which lowering a chain pays beside NumPy (Zen 4, two threads, a script: 131072 of them 0.19 ms by
-    # NumPy and 0.21, 196608 0.26 and 0.21, 1572864 2.08 and 0.49).
-    LEAST = 160_000
-
-    def __init__(self, node: Node, graph: Graph, places: Mapping[str, Place], block: int) -> None:
-        self.node, self.block = node, block
-        self.values = {name: graph.values[name] for name in (*node.inputs, node.output)}
-        self.places = [places[node.inputs[0]], places[node.output]]
-
-    @classmethod
-    def takes(cls, node: Node, graph: Graph) -> bool:
-        """Whether it may be worth it for a node."""
-        values = [graph.values[name] for name in node.inputs]
-        late = [value for value in values[1:] if not value.is_constant]
-        return node.op == "quantize" and bool(late) and values[0].size >= cls.LEAST and (
-            all(value.size == 1 for value in values[1:])
-        )
-
-    def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
-        return partial(self._run, x, out)
-
-    def _run(self, x: Sequence[Array], out: Array) -> None:
-        late = zip(self.node.inputs[1:], x[1:], strict=True)
-        values = self.values | {name: replace(self.values[name], data=array) for name, array in late}
-        if rowwise.lowers(self.node, values):
-            found = ChainOf([self.node], values, self.node.inputs[:1], self.places, self.block)
-            if found.misfit() is None:
-                found(x[:1], out)()
-                return
-        row = ops.op(self.node.op)
-        np.copyto(out, row.meaning(x, ops.attributes_of(row, self.node.attributes)))
 
 
 class ChainOf:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import epilogues
+from .. import epilogues, to_bytes
 from . import rules
 from .rules import Array, Attributes
 
@@ -177,6 +177,11 @@ def reduction(name: str) -> Meaning:
         return _as(_REDUCTION[name](_wide(x[0]), axis=axes, keepdims=attributes["keepdims"]), x[0])
 
     return run
+
+
+def dynamic_scale(x: Sequence[Array], attributes: Attributes) -> Array:
+    """Return the scale and the zero point, as floats, of bytes from 0 to 255 over the range of all numbers and 0."""
+    return _as(to_bytes.by_range(_wide(x[0])), x[0])
 
 
 # ---- views ----------------------------------------------------------------------------------------------------------

@@ -9,9 +9,6 @@ from .builder import Tensor
 from .onnx_nodes import Emit, product
 from .onnx_writer import OnnxNode, Unsupported, Writer
 
-# Below it a range is taken for this: a scale of zero would divide zero by zero.
-LEAST_SCALE = 2.0**-126
-
 
 def _terms(node: OnnxNode, x: Tensor, operands: tuple[Tensor, ...]) -> int:
     """Return the axis of scales and zero points, checked where they are more than one number."""
@@ -55,12 +52,11 @@ def dequantize(write: Writer, node: OnnxNode) -> list[Tensor]:
 def dynamic_quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
     """DynamicQuantizeLinear: scale and zero point of the numbers at hand, 0 among them."""
     x = node.input(0)
-    axes, nothing = tuple(range(len(x.shape))), write.like(0, x)
-    high = write.apply("maximum", write.apply("max", x, axes=axes), nothing)
-    low = write.apply("maximum", write.apply("max", write.apply("neg", x), axes=axes), nothing)  # its negative
-    scale = write.apply("div", write.apply("add", high, low), write.like(255, x))
-    scale = write.apply("maximum", scale, write.like(LEAST_SCALE, x))
-    zero = write.apply("quantize", low, scale)
+    found = write.apply("dynamic_scale", x)
+    scale, zero = (
+        write.apply("reshape", write.apply("slice", found, starts=(at,), stops=(at + 1,)), shape=()) for at in (0, 1)
+    )
+    zero = write.apply("cast", zero, dtype="u1")
     return [write.apply("quantize", x, scale, zero), scale, zero]
 
 

@@ -110,6 +110,7 @@ OPS: dict[str, Op] = {
             Op(name, REDUCTION, (1, 1), rules.reduction, meanings.reduction(name), _REDUCED)
             for name in ("sum", "mean", "max")
         ),
+        Op("dynamic_scale", REDUCTION, (1, 1), rules_products.dynamic_scale, meanings.dynamic_scale),
         Op("reshape", VIEW, (1, 1), rules.reshape, meanings.reshape, {"shape": REQUIRED}),
         Op("transpose", VIEW, (1, 1), rules.transpose, meanings.transpose, {"perm": None}),
         Op(

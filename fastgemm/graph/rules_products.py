@@ -126,6 +126,13 @@ def quantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return Spec(inputs[0].shape, kind)
 
 
+def dynamic_scale(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Floats to two of them."""
+    if not is_float(inputs[0].dtype):
+        raise TypeError(f"takes floats, not {inputs[0].dtype}")
+    return Spec((2,), inputs[0].dtype)
+
+
 def dequantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Bytes or sums of 32 bits to the floats that they stand for, of the scale's type."""
     kind = inputs[0].dtype

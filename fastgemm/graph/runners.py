@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _linear, activations, epilogues, kernels, layer, registry
+from .. import _linear, activations, epilogues, kernels, layer, registry, to_bytes
 from .._matmul import matmul as _matmul
 from ..quantized import matmul_integer as _matmul_integer
 from ..threads import get_num_threads
 from . import ops, rowwise, storage
 from .ir import Graph, Node
-from .kernel_runners import FINISHED, ChainOf, Layer, OfBytes, Quantiser, SumsOfBytes
+from .kernel_runners import FINISHED, ChainOf, Layer, OfBytes, SumsOfBytes
 from .rules import Array, Attributes
 from .storage import Place
 
@@ -69,27 +69,55 @@ def _stack_of_layers(x: Sequence[Array], out: Array, attributes: Attributes) -> 
     (_product if out.dtype == x[0].dtype else _sums)(x, out, attributes)
     for term in x[2:]:
         np.add(out, term, out=out)
-    _finish(out, attributes["activation"], attributes["p"], attributes["q"])
+    _finish(out, attributes["activation"], attributes["p"], attributes["q"])()
 
 
-def _finish(out: Array, name: str, p: float, q: float) -> None:
-    """Apply an activation in place."""
+def _finish(out: Array, name: str, p: float, q: float) -> Call:
+    """Return the call that applies an activation in place."""
     level = layer.epilogue_level()
     # Numbers one by one: any order of axes will do.
     memory = storage.dense(out)
     if level is None or memory is None or out.size == 0:
-        np.copyto(out, epilogues.meaning(name)(out, p, q))
-    else:
-        _linear.finish_into(level, memory.reshape(1, -1), activations.epilogue(name).code, None, None, p, q)
+        meaning = epilogues.meaning(name)
+        return lambda: np.copyto(out, meaning(out, p, q))
+    code = activations.epilogue(name).code
+    return partial(_linear.finish_into, level, memory.reshape(1, -1), code, None, None, p, q)
 
 
-def _activation(name: str) -> _Run:
-    def run(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
-        if x[0] is not out:
-            np.copyto(out, x[0])
-        _finish(out, name, attributes.get("p", 0.0), attributes.get("q", 0.0))
+def _activation(node: Node) -> Runner:
+    attributes = ops.attributes_of(ops.op(node.op), node.attributes)
+    p, q = attributes.get("p", 0.0), attributes.get("q", 0.0)
 
-    return run
+    def bind(x: Sequence[Array], out: Array) -> Call:
+        return partial(_copied_first, x[0], out, _finish(out, node.op, p, q))
+
+    return Runner(bind)
+
+
+def _copied_first(x: Array, out: Array, finish: Call) -> None:
+    if x is not out:
+        np.copyto(out, x)
+    finish()
+
+
+def _dynamic_scale(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
+    memory = storage.dense(x[0])
+    to_bytes.scale_and_zero(x[0] if memory is None else memory, out)
+
+
+def _quantised_late(node: Node) -> Runner:
+    """A ``quantize`` whose scale or zero point, one number each, is known when it runs."""
+    row = ops.op(node.op)
+    attributes = ops.attributes_of(row, node.attributes)
+
+    def run(x: Sequence[Array], out: Array, scale: Array, zero: Array | int) -> None:
+        if not to_bytes.quantise_into(x[0], scale, zero, out):
+            np.copyto(out, row.meaning(x, attributes))
+
+    def bind(x: Sequence[Array], out: Array) -> Call:
+        return partial(run, x, out, x[1].reshape(()), x[2].reshape(()) if len(x) > 2 else 0)
+
+    return Runner(bind)
 
 
 def _ufunc(function: np.ufunc) -> _Run:
@@ -104,9 +132,11 @@ def _cast(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     np.copyto(out, x[0], casting="unsafe")
 
 
-_ANY: dict[str, _Run] = {"copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product}
+_ANY: dict[str, _Run] = {
+    "copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product, "dynamic_scale": _dynamic_scale,
+}  # fmt: skip
+_ACTIVATIONS = {row.name for row in activations.EPILOGUES if row.name != "none"}
 _FLOATS: dict[str, _Run] = {
-    **{row.name: _activation(row.name) for row in activations.EPILOGUES if row.name != "none"},
     "add": _ufunc(np.add), "sub": _ufunc(np.subtract), "mul": _ufunc(np.multiply), "div": _ufunc(np.divide),
     "maximum": _ufunc(np.maximum), "minimum": _ufunc(np.minimum), "neg": _ufunc(np.negative), "abs": _ufunc(np.abs),
     "sqrt": _ufunc(np.sqrt),
@@ -121,8 +151,7 @@ def _rows_of(node: Node, graph: Graph, places: Mapping[str, Place]) -> Runner:
     """Return a chain of one node; its meaning, and why, where it can be none."""
     reads = dict.fromkeys(node.inputs)
     values = {name: graph.values[name] for name in (*reads, node.output)}
-    late = Quantiser.takes(node, graph) and _no_kernels() is None
-    fits = late or (rowwise.lowers(node, values) and rowwise.fits([node], values))
+    fits = rowwise.lowers(node, values) and rowwise.fits([node], values)
     if len(reads) < len(node.inputs) or not fits:
         return _by_meaning(node)
     shape = values[node.output].shape
@@ -131,8 +160,6 @@ def _rows_of(node: Node, graph: Graph, places: Mapping[str, Place]) -> Runner:
     rows = math.prod(shape[:-1])
     most = -(-32768 // (shape[-1] * 4)) if node.kind != ops.PRODUCT else min(128, -(-rows // get_num_threads()))
     block = max(1, min(rows, most))
-    if late:
-        return Runner(Quantiser(node, graph, places, block))
     found = ChainOf([node], values, node.inputs, [places[name] for name in values], block)
     why = _no_kernels() or found.misfit()
     return Runner(found, True) if why is None else _by_meaning(node, f"by NumPy: {why}")
@@ -181,9 +208,18 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
         return _by_meaning(node)
     if node.op in _ANY:
         return _plain(_ANY[node.op], node)
+    if node.op == "quantize" and _is_late(node, graph):
+        return _quantised_late(node)
     if node.kind == ops.ROW or node.op in ("qlinear", "dequantize") or out.dtype not in FINISHED:
         return _rows_of(node, graph, places)
+    if node.op in _ACTIVATIONS:
+        return _activation(node)
     return _plain(_FLOATS[node.op], node) if node.op in _FLOATS else _by_meaning(node)
+
+
+def _is_late(node: Node, graph: Graph) -> bool:
+    terms = [graph.values[name] for name in node.inputs[1:]]
+    return all(value.size == 1 for value in terms) and not all(value.is_constant for value in terms)
 
 
 def _of_product(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:

@@ -1,0 +1,9 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def add_tables(level: int, rows: object, spans: object) -> None: ...
+def scale_into(level: int, x: NDArray[Any], out: NDArray[Any]) -> bool: ...
+def bytes_into(
+    level: int, x: NDArray[Any], out: NDArray[Any], index: int, scale: float, zero: float
+) -> bool: ...
