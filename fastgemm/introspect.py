@@ -213,6 +213,7 @@ def configuration() -> dict[str, Any]:
         "kernels": kernels.kernel_hash(),
         "openmp": bool(_team.openmp),
         "threads": threads.get_num_threads(),
+        "threads_missed": _team.starved(),
         "cpu": cpu.describe(),
         "cpu_key": cpu.key(),
         "database": files,
@@ -221,6 +222,9 @@ def configuration() -> dict[str, Any]:
 
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """Print the CPU, the ISA tier in use, caches, cores, threads and database files.
+
+    ``threads_missed`` counts calls that went on with one thread because no more could be started: a limit of processes
+    (`ulimit -u`, a container's) or of memory.
 
     Parameters
     ----------

@@ -357,6 +357,61 @@ def test_small_stack() -> None:
     assert answers == [True, True]
 
 
+@linux
+@pytest.mark.skipif(not _team.openmp, reason="built without OpenMP")
+def test_a_thread_that_cannot_be_started_is_done_without(child: Child) -> None:
+    """OpenMP would end the process: a limit on its memory leaves no room for a stack."""
+    code = """
+import os, resource, numpy as np, fastgemm
+from fastgemm.driver import _team
+a, out = np.ones((700, 700), "f4"), np.empty((700, 700), "f4")
+with fastgemm.threads(1):
+    fastgemm.matmul(a, a, out=out)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 20),) * 2)
+for _ in range(3):
+    out[:] = 0
+    with fastgemm.threads(2):
+        fastgemm.matmul(a, a, out=out)
+    print((out == 700).all(), end=" ")
+print(fastgemm.show_config(mode="dict")["threads_missed"])
+"""
+    *right, missed = child(code, OPENBLAS_NUM_THREADS="1").stdout.split()
+    # Once, or again where the machine paused for longer than calls rest.
+    assert (right, 1 <= int(missed) <= 3) == (["True"] * 3, True)
+
+
+@linux
+@pytest.mark.skipif(not _team.openmp, reason="built without OpenMP")
+def test_teams_of_other_sizes_keep_their_threads(child: Child) -> None:
+    """OpenMP ends the threads that a smaller team leaves over, and starts others for the next one."""
+    code = """
+import os, numpy as np, fastgemm
+from fastgemm.chain import Chain, Product, Ref
+from fastgemm.driver import _team
+x, w, out = np.ones((2, 64, 256), "f4"), np.ones((256, 256), "f4"), np.empty((2, 64, 256), "f4")
+def rows(slot):
+    return Ref(slot, "float32", steps=(64 * 1024,), row=1024, column=4)
+two = Chain([Product(256, 256, rows(0), Ref(1, "float32", row=1024, column=4), rows(2))], (2,), 128, 64)
+a = np.ones((512, 512), "f4")
+seen = set()
+with fastgemm.threads(4):
+    for _ in range(20):
+        _team.rest(0)
+        assert (fastgemm.matmul(a, a) == 512).all()
+        seen |= set(os.listdir("/proc/self/task"))
+        _team.rest(0)
+        two.run([x, w, out])
+        assert (out == 256).all()
+        seen |= set(os.listdir("/proc/self/task"))
+with fastgemm.threads(2):
+    _team.rest(0)
+    assert (fastgemm.matmul(a, a) == 512).all()
+print(len(seen))
+"""
+    assert int(child(code, OPENBLAS_NUM_THREADS="1").stdout) <= 4
+
+
 # Large enough for pieces to be dealt out: rows, columns, items, columns of a matrix that is streamed, parts of k.
 DEALT = [
     ((6000, 400), (400, 120)),

@@ -21,8 +21,8 @@ from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
 from fastgemm.driver.threads cimport (
-    fg_clock, fg_is_orphan, fg_member_done, fg_rest, fg_resting, fg_rests, fg_team, fg_team_close, fg_team_open,
-    fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
+    fg_clock, fg_is_orphan, fg_member_done, fg_rest, fg_resting, fg_rests, fg_starved, fg_team, fg_team_close,
+    fg_team_of, fg_team_open, fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
 )
 
 import os
@@ -257,7 +257,15 @@ cdef void sum_of_parts(const plan_t* plan, const call_t* call, char* partials, P
 
 # ---- threads -------------------------------------------------------------------------------------------------------
 
-cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept nogil:
+cdef inline int team_of(Py_ssize_t threads) noexcept nogil:
+    # The threads of a region in which so many are to work: maybe more; 0: the caller goes on alone.
+    if threads <= 1 or fg_is_orphan or fg_in_parallel() or fg_resting():
+        return 0
+    return fg_team_of(<int>threads, threads_now())
+
+
+cdef int run_team(const plan_t* plan, const call_t* call, int region) noexcept nogil:
+    cdef int threads = plan.threads
     cdef fg_team team
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
     cdef size_t partials = threads * plan.c_bytes
@@ -275,24 +283,24 @@ cdef int run_team(const plan_t* plan, const call_t* call, int threads) noexcept 
             return -1
     memset(&pieces, 0, sizeof(pieces))
     fg_team_open(&team)
-    with parallel(num_threads=threads):
+    with parallel(num_threads=region):
         id = threadid()
         size = fg_team_size()
         fg_worker_enter(&team, id)
         space = NULL
         done = 0
         started = fg_clock()
-        if bytes:
+        if bytes and id < threads:
             # The caller's own is in use already: asking again must not move it.
             space = callers if id == 0 else <char*>fg_workspace(bytes)
         # A worker that gets no memory takes nothing, and the others do its part.
-        if space != NULL or bytes == 0:
+        if id < threads and (space != NULL or bytes == 0):
             if plan.split == SPLIT_K:
                 done = member_sums(plan, call, space, callers + bytes, &pieces, threads, id)
             elif halves:
                 done = symmetric_runs(plan, call, space, &pieces, halves)
             else:
-                done = member_runs(plan, call, space, &pieces, size, id)
+                done = member_runs(plan, call, space, &pieces, min(size, threads), id)
         fg_member_done(&team, started, <double>done / <double>total)
         if plan.split == SPLIT_K:
             fg_barrier()
@@ -335,8 +343,9 @@ cdef int run_alone(const plan_t* plan, const call_t* call) noexcept nogil:
 
 
 cdef int run_any(const plan_t* plan, const call_t* call) noexcept nogil:
-    if plan.threads > 1 and not fg_is_orphan and not fg_in_parallel() and not fg_resting():
-        return run_team(plan, call, plan.threads)
+    cdef int region = team_of(plan.threads)
+    if region:
+        return run_team(plan, call, region)
     if plan.special != NULL and special_takes(plan.special, call):
         plan.special.run(plan.batch, call.a, call.step_a, call.b, call.step_b, call.c, call.step_c)
         return 0
@@ -393,7 +402,7 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
     cdef fg_team team
     cdef fg_pieces pieces
     cdef Py_ssize_t done
-    cdef int id, size
+    cdef int id, size, region
     cdef double started
     cdef char* space
     cdef char* callers = <char*>fg_workspace(bytes)
@@ -401,20 +410,21 @@ cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes,
         return -1
     if threads > total:
         threads = <int>total
+    region = team_of(threads)
     memset(&pieces, 0, sizeof(pieces))
-    if threads <= 1 or fg_is_orphan or fg_in_parallel() or fg_resting():
+    if region == 0:
         memset(callers + bytes - zeros, 0, zeros)
         member_items(run, work, callers, &pieces, total, 1, 0)
         return 0
     fg_team_open(&team)
-    with parallel(num_threads=threads):
+    with parallel(num_threads=region):
         id = threadid()
-        size = fg_team_size()
+        size = min(fg_team_size(), threads)
         fg_worker_enter(&team, id)
         done = 0
         started = fg_clock()
         # The caller's own is in use already: asking again must not move it.
-        space = callers if id == 0 else <char*>fg_workspace(bytes)
+        space = callers if id == 0 else <char*>fg_workspace(bytes) if id < threads else NULL
         if space != NULL:
             memset(space + bytes - zeros, 0, zeros)
             done = member_items(run, work, space, &pieces, total, size, id)
@@ -447,6 +457,11 @@ def dealt(Py_ssize_t total, Py_ssize_t team, Py_ssize_t own, Py_ssize_t least, m
 def rests():
     """How often calls have gone on with one thread for a while because a team was slower than that."""
     return fg_rests()
+
+
+def starved():
+    """How often calls have gone on with one thread because no more could be started."""
+    return fg_starved()
 
 
 def resting():

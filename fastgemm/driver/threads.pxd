@@ -21,6 +21,12 @@ Rest
     calls do without one for a while: 20 ms, twice as long each time it happens again, at most 160, half as long when a
     team paid.  The result is the same to the bit.  (The caller's own figure is not enough: where it shares its core
     with a worker, the worker has done everything before the caller's next slice, and calls of 1 ms took 8, for ever.)
+Size
+    libgomp ends the threads that a smaller team leaves over, and starts others for the next larger one: 10 to 20 us
+    each.  A thread's teams do not shrink, unless fewer threads are allowed: members that are too many take no work.
+    Where a thread cannot be started (a limit of processes or of address space) libgomp ends the process.  So before a
+    team grows as many threads are started, and ended, as a trial, by one caller at a time; where that fails calls go on
+    with one thread, and rest.
 Fork
     A child has libgomp's records of a team but not its threads, and would wait for them
     for ever.  Once this process has had a team, its children compute with one thread.
@@ -43,6 +49,8 @@ cdef extern from *:
     #include <time.h>
     #ifdef __linux__
     #include <sched.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
     #endif
     /* Seconds.  A process that takes a core away holds it for 3 to 16 ms at a time; waking a worker takes under 0.1. */
     #define REST_WAIT 1e-3
@@ -200,6 +208,65 @@ cdef extern from *:
         }
     }
 
+    /* ---- the size of a team ---- */
+    static __thread int fg_team_had = 1;    /* that of this thread's last one */
+    static pthread_mutex_t fg_growing = PTHREAD_MUTEX_INITIALIZER, fg_gate = PTHREAD_MUTEX_INITIALIZER;
+    static long fg_starved_count = 0;
+    static long fg_starved(void) { return __atomic_load_n(&fg_starved_count, __ATOMIC_RELAXED); }
+
+    typedef struct { pthread_t thread; volatile int id; } fg_trial;
+    static void *fg_try(void *mine) {
+    #ifdef __linux__
+        ((fg_trial *)mine)->id = (int)syscall(SYS_gettid);
+    #endif
+        pthread_mutex_lock(&fg_gate);
+        pthread_mutex_unlock(&fg_gate);
+        return NULL;
+    }
+    /* Whether so many threads can be there at once, besides those that are. */
+    static int fg_can_start(int count) {
+        int started = 0, i;
+        fg_trial *trials = calloc(count, sizeof *trials);
+        if (!trials) return 0;
+        pthread_mutex_lock(&fg_gate);
+        while (started < count && !pthread_create(&trials[started].thread, NULL, fg_try, &trials[started])) started++;
+        pthread_mutex_unlock(&fg_gate);
+        for (i = 0; i < started; i++) {
+            pthread_join(trials[i].thread, NULL);
+    #ifdef __linux__
+            /* What has been joined counts until the kernel has forgotten it.  (Its number may be another's soon.) */
+            double until = fg_clock() + 50e-3;
+            while (syscall(SYS_tgkill, getpid(), trials[i].id, 0) == 0 && fg_clock() < until) sched_yield();
+    #endif
+        }
+        free(trials);
+        return started == count;
+    }
+    /* How many threads a team that is to have some is opened with, of `most` that are allowed; 0: go on alone. */
+    static int fg_team_of(int threads, int most) {
+        if (threads <= fg_team_had) {
+            if (fg_team_had > most) fg_team_had = threads;
+            return fg_team_had;
+        }
+        fg_had_team = 1;
+        pthread_mutex_lock(&fg_growing);
+        int enough = fg_can_start(threads - fg_team_had);
+        if (enough) {
+            fg_team_had = threads;
+    #ifdef _OPENMP
+            volatile int members = 0;
+            /* libgomp starts them while nobody else does. */
+            _Pragma("omp parallel num_threads(threads)")
+            __atomic_fetch_add(&members, 1, __ATOMIC_RELAXED);
+    #endif
+        } else {
+            __atomic_fetch_add(&fg_starved_count, 1, __ATOMIC_RELAXED);
+            fg_rest(REST_MOST);
+        }
+        pthread_mutex_unlock(&fg_growing);
+        return enough ? threads : 0;
+    }
+
     static int fg_threads_init(int bind) {
         fg_bind = bind;
         if (pthread_key_create(&fg_space_key, fg_space_free)) return -1;
@@ -210,6 +277,8 @@ cdef extern from *:
         pass
     void* fg_workspace(size_t) nogil
     const int fg_is_orphan
+    int fg_team_of(int threads, int most) nogil
+    long fg_starved() nogil
     void fg_team_open(fg_team*) nogil
     void fg_member_done(fg_team*, double, double) nogil
     double fg_clock() nogil
