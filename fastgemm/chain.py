@@ -66,7 +66,7 @@ class Product(NamedTuple):
 
         int32     the sums
         float32   finish(sums * scale), of halves likewise what `finish` makes before it is rounded
-        bytes     the nearest to sums * scale + shift + c.zero, no less than `low`: c.zero for relu
+        bytes     the nearest to sums * scale + shift, plus c.zero, no less than `low`: c.zero for relu
 
     with `scale` and `shift` one number, or one a column, that the chain copies.  `more`: the product alone is added to
     what `c` holds.

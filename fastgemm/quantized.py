@@ -72,7 +72,7 @@ def qlinear_matmul(
 ) -> Any:
     """Return a product of quantised matrices, quantised again: ONNX's QLinearMatMul.
 
-    Each number is ``round(sum * a_scale * b_scale / y_scale + y_zero_point)``, ties to even, within the range of
+    Each number is ``round(sum * a_scale * b_scale / y_scale) + y_zero_point``, ties to even, within the range of
     the zero point's type.  Tiles are scaled and rounded while they lie in the first cache.
 
     Parameters
@@ -228,7 +228,7 @@ def _run(
         return
     first, second, scale, zero, both, low, high = terms
     factor = first.reshape(-1, 1) * second / (scale if both else np.float32(1))
-    out[...] = np.rint(total * factor.astype("f8") + zero).clip(low, high).astype(out.dtype)
+    out[...] = (np.rint(total * factor.astype("f8")) + zero).clip(low, high).astype(out.dtype)
 
 
 def _run_packed(
@@ -281,6 +281,6 @@ def _requantised(total: Array, scales: _Scales, left: Array, right: Array | Pack
 
     factor = rows("a_scale", scales.a) * _along("b_scale", scales.b, right, -1) / rows("y_scale", scales.y)
     limits = np.iinfo(scales.zero.dtype)
-    found = np.rint(total * factor.astype("f8") + rows("y_zero_point", scales.zero))
+    found = np.rint(total * factor.astype("f8")) + rows("y_zero_point", scales.zero)
     result: Array = found.clip(limits.min, limits.max).astype(scales.zero.dtype)
     return result

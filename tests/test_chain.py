@@ -370,7 +370,7 @@ def test_quantised_products(tier: registry.Isa, left: str, right: str) -> None:
                     product = Product(n, k, x, b_ref, ref(2, out, block, zero=zero), None, factor, add, low)
                     Chain([product], blocks(m, block), m, block).run([a, b, out])
                     factors = np.broadcast_to(np.float32(factor), n).astype("f8")
-                    want = np.rint(sums * factors + ((0 if add is None else add.astype("f8")) + zero))
+                    want = np.rint(sums * factors + (0 if add is None else add.astype("f8"))) + zero
                     want = np.clip(want, limits.min if low is None else low, limits.max).astype(dtype)
                     assert np.abs(out.astype("i4") - want.astype("i4")).max() <= 1
                     assert (out != want).mean() < 0.01
@@ -411,7 +411,7 @@ def test_next_to_ties_of_quantised_products(tier: registry.Isa, far: int) -> Non
     scale = ((tie - zero - shift) / np.where(near == 0, 1, near)).astype("f4")
     product = Product(n, k, ref(0, a, m), fastgemm.pack(b), ref(1, out, m, zero=zero), None, scale, shift)
     Chain([product], (1,), m, m).run([a, out])
-    want = np.clip(np.rint(sums * scale.astype("f8") + (zero + shift.astype("f8"))), -128, 127)
+    want = np.clip(np.rint(sums * scale.astype("f8") + shift.astype("f8")) + zero, -128, 127)
     np.testing.assert_array_equal(out, want)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oracle import laid, same
 
 import fastgemm
-from fastgemm import _mixed, dispatch, kernels, registry
+from fastgemm import _mixed, dispatch, graph, kernels, registry
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
@@ -121,7 +121,7 @@ def test_few_rows_by_a_matrix_in_place(family: str, isa: str, kind_a: str, kind_
             assert np.array_equal(fastgemm.matmul(a, b, out=out, dtype=np.int32), plain)
             scale = np.geomspace(1e-3, 1e-2, n).astype("f4")
             y = fastgemm.qlinear_matmul(a, np.float32(0.5), rows, b, scale, columns, np.float32(2), np.uint8(3))
-            wanted = np.rint(full_range * (np.float32(0.5) * scale / np.float32(2)).astype("f8") + 3)
+            wanted = np.rint(full_range * (np.float32(0.5) * scale / np.float32(2)).astype("f8")) + 3
             assert np.array_equal(y, wanted.clip(0, 255).astype("u1"))
         stack = np.stack([a, a[::-1], a])
         with dispatch.forced(Config(family, isa, mr, nr, nc=256, pack="none")):
@@ -148,7 +148,7 @@ def test_rows_of_both_operands(tier: str, kind_a: str, kind_b: str) -> None:
             assert np.array_equal(fastgemm.matmul_integer(a, b, None, columns[0]), wide(a) @ wide(b, columns[:1]))
             scale = np.geomspace(1e-3, 1e-2, n).astype("f4")
             y = fastgemm.qlinear_matmul(a, np.float32(0.5), rows, b, scale, columns, np.float32(2), np.uint8(3))
-            wanted = np.rint(full_range * (np.float32(0.5) * scale / np.float32(2)).astype("f8") + 3)
+            wanted = np.rint(full_range * (np.float32(0.5) * scale / np.float32(2)).astype("f8")) + 3
             assert np.array_equal(y, wanted.clip(0, 255).astype("u1"))
 
 
@@ -170,8 +170,31 @@ def test_one_row_or_column(tier: str, kind_a: str, kind_b: str) -> None:
                 y = fastgemm.qlinear_matmul(
                     a, np.float32(0.5), zero, b, np.full(n, 0.01, "f4"), columns, np.float32(2), np.uint8(3)
                 )
-                expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8") + 3)
+                expected = np.rint(want * (np.float32(0.5) * np.float32(0.01) / np.float32(2)).astype("f8")) + 3
                 assert np.array_equal(y, expected.clip(0, 255).astype("u1"))
+
+
+@pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
+@pytest.mark.parametrize("columns", [1, 20, 70])
+@pytest.mark.parametrize("zero", [np.int8(3), np.int8(-8), np.uint8(131)])
+def test_ties_are_even_before_the_zero_point(
+    tier: str, columns: int, zero: Any, on_tier: Callable[[str], registry.Isa]
+) -> None:
+    """As QuantizeLinear rounds, by arrays and packed matrices, and in graphs, where it is written beside products."""
+    on_tier(tier)
+    a = np.arange(-60, 60, dtype="i1").reshape(-1, 1) * np.array([1, 0, 0, 0], "i1")
+    b = np.ones((4, columns), "i1")
+    ends = np.iinfo(zero.dtype)
+    half = np.float32(0.5)
+    column = (np.rint(a[:, :1] * half) + zero).clip(ends.min, ends.max).astype(zero.dtype)
+    want = np.broadcast_to(column, (len(a), columns))
+    for right in (b, fastgemm.pack(b)):
+        np.testing.assert_array_equal(fastgemm.qlinear_matmul(a, half, None, right, half, None, half, zero), want)
+    build = graph.Builder()
+    real = [build.dequantize(x, build.constant(half)) for x in (build.input("a", a.shape, "int8"), build.constant(b))]
+    build.output(build.quantize(real[0] @ real[1], build.constant(half), build.constant(zero)), "y")
+    for fusion in ("none", "fine", "full"):
+        np.testing.assert_array_equal(graph.compile(build.graph(), fusion=fusion)(a=a), want)
 
 
 def test_the_same_as_numpy() -> None:
@@ -271,12 +294,12 @@ def test_scales_of_rows_and_columns(kind: str) -> None:
     zero = np.array(5, kind)
     total = wide(a) @ wide(b)
     for left, right in ((sa[:, None], sb), (sa[:, None], sb[:1]), (sa[:1], sb)):
-        want = np.rint(total * (left * right / np.float32(0.02)).astype("f8") + 5)
+        want = np.rint(total * (left * right / np.float32(0.02)).astype("f8")) + 5
         ends = np.iinfo(kind)
         got = fastgemm.qlinear_matmul(a, left.ravel(), None, b, right, None, np.float32(0.02), zero)
         assert np.array_equal(got, want.clip(ends.min, ends.max).astype(kind))
     per_row = fastgemm.qlinear_matmul(a, sa, None, b, sb, None, sa + np.float32(0.01), np.full(21, 5, kind))
-    want = np.rint(total * (sa[:, None] * sb / (sa + np.float32(0.01))[:, None]).astype("f8") + 5)
+    want = np.rint(total * (sa[:, None] * sb / (sa + np.float32(0.01))[:, None]).astype("f8")) + 5
     assert np.array_equal(per_row, want.clip(ends.min, ends.max).astype(kind))
 
 
@@ -291,7 +314,7 @@ def test_results_far_outside_bytes(tier: str, kind: str, on_tier: Callable[[str]
     for scale in (1e-4, 1.0, 37.0, 190.0, 1e4, 1e20, 3e33, -37.0, -190.0, -1e20):
         scales = np.full(80, np.float32(scale))
         scales[::7] = 1e-3
-        want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
+        want = (np.rint(total * scales.astype("f8")) + 3).clip(ends.min, ends.max).astype(kind)
         assert np.array_equal(fastgemm.qlinear_matmul(a, one, None, right, scales, None, one, zero), want)
 
 
@@ -307,7 +330,7 @@ def test_halves_in_one_column(tier: str, kind: str, on_tier: Callable[[str], reg
     for column, (scale, halves) in itertools.product(range(0, 75, 5), ((0.25 + 2.0**-12, 0.5), (0.2, 0.25))):
         scales = np.full(75, scale, "f4")
         scales[column] = halves
-        want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
+        want = (np.rint(total * scales.astype("f8")) + 3).clip(ends.min, ends.max).astype(kind)
         one = np.float32(1)
         assert np.array_equal(fastgemm.qlinear_matmul(a, one, None, right, scales, None, one, np.array(3, kind)), want)
     a[4], scales[[7, 40]] = 0, (np.inf, np.nan)
@@ -365,7 +388,7 @@ def test_bytes_of_every_tile(tier: str, kind: str, on_tier: Callable[[str], regi
     ends, one, zero = np.iinfo(kind), np.float32(1), np.array(7, kind)
     for rows, columns in itertools.product((1, 2, 5, 14), (*range(1, 70, 3), 16, 32, 48, 64, 129)):
         a, b = full((rows, 24), "u1", rows), full((24, columns), "i1", columns)
-        want = np.rint(wide(a) @ wide(b) * np.float32(3e-3).astype("f8") + 7).clip(ends.min, ends.max).astype(kind)
+        want = (np.rint(wide(a) @ wide(b) * np.float32(3e-3).astype("f8")) + 7).clip(ends.min, ends.max).astype(kind)
         got = fastgemm.qlinear_matmul(a, one, None, fastgemm.pack(b, rows=rows), np.float32(3e-3), None, one, zero)
         assert np.array_equal(got, want), (rows, columns)
 

@@ -82,7 +82,7 @@ cdef extern from *:
     """
     #ifndef FASTGEMM_QUANT
     #define FASTGEMM_QUANT
-    /* The terms of a quantised product, y = round(c * left * right [/ scale] + bias + zero) between low and high: one
+    /* The terms of a quantised product, y = round(c * left * right [/ scale] + bias) + zero between low and high: one
        for all (step 0), or one for each row or column; `bias` is NULL or one for each column. */
     typedef struct {
         const float *left, *right, *scale, *zero, *bias;

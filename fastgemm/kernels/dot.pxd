@@ -14,7 +14,8 @@ cdef extern from *:
     """
     #ifndef FASTGEMM_DOT
     #define FASTGEMM_DOT
-    /* Columns j : end of a row as ONNX's reference computes them: in double, to the nearest, ties to even. */
+    /* Columns j : end of a row as QuantizeLinear defines them: in double, to the nearest, ties to even, and then the
+       zero point.  (All that come near to a tie are done here.) */
     static void __attribute__((noinline, unused)) fg_requantise_exactly(
             const quant_t *q, Py_ssize_t j, Py_ssize_t end, const int *tile, signed char *c, Py_ssize_t step,
             Py_ssize_t row, Py_ssize_t column) {
@@ -24,7 +25,7 @@ cdef extern from *:
         const float *bias = q->bias ? q->bias + column : NULL;
         for (; j < end; j++) {
             const float scale = q->both ? left * right[j * q->right_step] / y : left * right[j * q->right_step];
-            double x = __builtin_rint(tile[j] * (double)scale + (zero + (bias ? bias[j] : 0)));
+            double x = __builtin_rint(tile[j] * (double)scale + (bias ? bias[j] : 0)) + zero;
             x = x < low ? low : x > high ? high : x;
             c[j * step] = (signed char)(int)x;
         }
