@@ -664,7 +664,11 @@ def test_constants_alone_are_no_chain(what: str) -> None:
     build.output(build.softmax(made) @ x if what == "product" else x + made, "y")
     graph = build.graph()
     inputs, compiled = inputs_of(graph), fg.compile(graph)
-    assert bodies(compiled.graph) == ([["matmul", "layer_norm", "softmax", "matmul"]] if what == "product" else [])
+    chain = {
+        "alone": [], "product": [["matmul", "layer_norm", "softmax", "matmul"]],
+        "rows": [["matmul", "layer_norm", "add"]], "bytes": [["qlinear", "layer_norm", "add"]],
+    }  # fmt: skip
+    assert bodies(compiled.graph) == chain[what]
     want, got = reference.run(graph, inputs), compiled.run(inputs)
     for name, array in want.items():
         np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4)
@@ -713,6 +717,39 @@ def test_casts_belong_to_the_chain_of_their_product(dtype: str) -> None:
     assert all(isinstance(step.runner.bind, ChainOf) for step in compiled._program.steps)
     np.testing.assert_allclose(got["y"], want["y"], rtol=0.05, atol=0.4)
     np.testing.assert_allclose(got["z"], want["z"], rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("what", ["constant", "vector", "rows", "items", "turned", "column", "itself"])
+def test_sums_are_members_of_chains(what: str, first: bool, dtype: str) -> None:
+    """With a number for each column, or with rows like these, whichever term comes first."""
+    if not has_rows(dtype):
+        pytest.skip(f"no kernels for {dtype}")
+    build, half = Builder(), dtype in ("bfloat16", "float16")
+    x = build.input("x", (3, 20, 16), dtype_of(dtype))
+    made = build.layer_norm(x @ numbers((16, 24), dtype, 1))
+    term = {
+        "constant": lambda: build.constant(numbers((24,), dtype, 3)),
+        "vector": lambda: build.input("t", (24,), dtype_of(dtype)),
+        "rows": lambda: build.input("t", (3, 20, 24), dtype_of(dtype)),
+        "items": lambda: build.input("t", (20, 24), dtype_of(dtype)),
+        "turned": lambda: build.input("t", (3, 24, 20), dtype_of(dtype)).transpose(0, 2, 1),
+        "column": lambda: build.input("t", (3, 20, 1), dtype_of(dtype)),
+        "itself": lambda: made,
+    }[what]()
+    total = term + made if first else made + term
+    build.output(build.relu(total) @ (numbers((24, 8), "f8", 2) / 8).astype(dtype_of(dtype)), "y")
+    graph = build.graph()
+    compiled = fg.compile(graph, threads=1)
+    takes = what in ("constant", "rows") or (what == "vector" and not half)
+    assert (["matmul", "layer_norm", "add", "relu", "matmul"] in bodies(compiled.graph)) == takes
+    inputs = inputs_of(graph)
+    want = reference.run(graph, inputs, precise=True)["y"]
+    bound = {"float32": 1e-5, "float64": 1e-13, "bfloat16": 6e-2, "float16": 1e-2}[dtype]
+    for threads in (1, 2):
+        got = fg.compile(graph, threads=threads).run(inputs)["y"].astype("f8")
+        assert np.abs(got - want).max() <= bound * np.abs(want).max()
 
 
 def test_chains_run_by_kernels() -> None:

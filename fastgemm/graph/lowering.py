@@ -6,6 +6,7 @@ member computes with that.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ class Lowering:
             return self._product(node, x, columns, after is None, wanted)
         if node.op in ROWS:
             return self._rows(node, x, columns, after is None, wanted)
-        made = self._map(x, columns, self._finish(node.op, node), after is None)
+        made = self._map(node, x, columns, after is None)
         if made.dtype == wanted:
             return made
         return self._cast(made, columns, self.at.target(after is None, columns, wanted))
@@ -239,15 +240,25 @@ class Lowering:
         assert scale is not None
         return float(scale.reshape(())), 0 if not zero or zero[0] is None else int(zero[0].reshape(()))
 
-    def _map(self, x: Ref, columns: int, activation: tuple[Any, ...] | None, last: bool) -> Ref:
+    def _map(self, node: Node, x: Ref, columns: int, last: bool) -> Ref:
         x = self._as(x, columns, "float32" if x.dtype in registry.HALVES else x.dtype)
         if last and self.values[self.result].dtype.name == x.dtype:
             out = self.at.outside(self.result)
         else:
             out = x if x.slot < SCRATCH else self.at.scratch.rows(columns, x.dtype)
         self._adjacent(x, out)
-        self._members.append(Map(columns, x, out, Finish(activation)))
+        finish = self._added(node, x.dtype, columns) if node.op == "add" else Finish(self._finish(node.op, node))
+        self._members.append(Map(columns, x, out, finish))
         return out
+
+    def _added(self, node: Node, kind: str, columns: int) -> Finish:
+        """Return a sum with what lies outside: a number for each column, or rows like these."""
+        other = self.values[node.inputs[1]]
+        if math.prod(other.shape[:-1]) == 1:
+            return Finish(bias=self.at.vector(other.name, kind))
+        beside = self._as(self.at.outside(other.name), columns, kind, kept=True)
+        self._adjacent(beside)
+        return Finish(residual=beside)
 
     def _rounds(self, node: Node, after: Node, x: Ref) -> bool:
         """Whether an operation on rows of scratch writes the bytes that the next node makes of its result."""

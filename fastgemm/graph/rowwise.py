@@ -58,7 +58,14 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
         last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
         whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
         return kind in row_types(ROWS[node.op]) and last and whole and not late
+    if node.op == "add":
+        return reads[0].shape == out.shape and (reads[1].shape == out.shape or _is_row(reads[1], out))
     return node.op in _MAPS
+
+
+def _is_row(value: Value, out: Value) -> bool:
+    """Whether a value has a number for each column of another."""
+    return value.shape[-1:] == out.shape[-1:] and math.prod(value.shape[:-1]) == 1
 
 
 def _is_scale(value: Value) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     """
     if kernels.active_isa() is None:
         return graph
+    graph = graph.changed([_with_rows_first(graph, node) for node in graph.nodes])
     choice = choice_of(graph, threads, l2)
     found: list[Best] = []
     inside: set[str] = set()
@@ -95,12 +97,27 @@ def chained(graph: Graph, found: Sequence[Best]) -> Graph:
     return graph.changed(nodes)
 
 
+def _with_rows_first(graph: Graph, node: Node) -> Node:
+    """Return a sum with its terms in the order in which a member of a chain has them: rows, then what is added."""
+    if node.op != "add":
+        return node
+    first, second = (graph.values[name] for name in node.inputs)
+    shape = graph.values[node.output].shape
+    return _turned(node) if second.shape == shape and (first.shape != shape or first.is_constant) else node
+
+
+def _turned(node: Node) -> Node:
+    return replace(node, inputs=node.inputs[::-1])
+
+
 def run_of(graph: Graph, first: Node, able: Set[str], ends: Set[str] = frozenset()) -> list[Node]:
     """Return nodes from one on, each the only reader of what the one before makes, no further than one of `ends`."""
     run = [first]
     while len(run) < MOST and run[-1].output not in ends:
         now = graph.values[run[-1].output]
         after = graph.only_consumer(now.name)
+        if after is not None and after.op == "add" and after.inputs[1] == now.name:
+            after = _turned(after)
         if (
             after is None
             or now.layout is not None
