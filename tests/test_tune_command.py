@@ -331,9 +331,8 @@ def test_a_quiet_search_of_nested_tilings_says_what_it_left_undone(tmp_path, cap
     assert "out of time: 1 problems left" in capsys.readouterr().err
 
 
-def test_a_state_that_kills_its_process_costs_one_trial(tmp_path, monkeypatch):
-    script = tmp_path / "stand_in.py"
-    script.write_text(
+def test_a_state_that_kills_its_process_costs_one_trial(monkeypatch):
+    program = (
         "import ctypes\n"
         "from fastgemm.tune import nested_worker, worker\n"
         "class Bench(nested_worker.NestedBench):\n"
@@ -341,7 +340,7 @@ def test_a_state_that_kills_its_process_costs_one_trial(tmp_path, monkeypatch):
         "        return super().time(state, limit) if state.k[1] == 1 else ctypes.string_at(0)\n"
         "worker.listen(Bench)\n"
     )
-    monkeypatch.setattr(nested_search, "COMMAND", (sys.executable, str(script)))
+    monkeypatch.setattr(nested_search, "PROGRAM", program)
     problem, space = Problem("f32", 16, 16, 16), NestedSpace(16, 16, 16)
     with contextlib.closing(nested_search.StateRunner(problem)) as runner:
         bad = space.start._replace(k=(8, 2))

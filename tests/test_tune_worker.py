@@ -4,19 +4,18 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import environment
 
 import fastgemm
 from fastgemm.problem import LAYOUTS, PACKED, Config, Problem
 from fastgemm.tune import worker
-from fastgemm.tune.live import LiveRunner, Worker
+from fastgemm.tune.live import LiveRunner, Worker, command
 from fastgemm.tune.measure import footprint
 
 PROBLEM = Problem("f32", 7, 9, 11)
@@ -55,15 +54,8 @@ worker.main(make)
 
 
 @pytest.fixture
-def command(tmp_path):
-    script = tmp_path / "stand_in.py"
-    script.write_text(textwrap.dedent(PROGRAM))
-    return (sys.executable, str(script))
-
-
-@pytest.fixture
-def runner(command):
-    made = LiveRunner(PROBLEM, command=command)
+def runner():
+    made = LiveRunner(PROBLEM, program=PROGRAM)
     yield made
     made.close()
 
@@ -92,8 +84,8 @@ def test_a_bad_candidate_costs_its_own_trial_only(runner, config, outcome, detai
     assert detail in bad.detail
 
 
-def test_a_hang_is_ended(command):
-    runner = LiveRunner(PROBLEM, timeout=0.5, command=command)
+def test_a_hang_is_ended():
+    runner = LiveRunner(PROBLEM, timeout=0.5, program=PROGRAM)
     try:
         hung, again = runner.measure([HANGS, HANGS])
         assert (hung.outcome, again.outcome) == ("timeout", "timeout")
@@ -102,18 +94,17 @@ def test_a_hang_is_ended(command):
         runner.close()
 
 
-def test_a_hung_worker_without_a_parent_ends_itself(command):
+def test_a_hung_worker_without_a_parent_ends_itself():
     requests = [
         {"op": "problem", "problem": dataclasses.asdict(PROBLEM), "seed": 0},
         {"op": "time", "config": dataclasses.asdict(HANGS), "limit": 1.0, "patience": 0.5},
     ]
     made = subprocess.run(
-        command,
+        command(PROGRAM),
         input="\n".join(map(json.dumps, requests)) + "\n",
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(fastgemm.__file__).parents[1])},
     )
     assert made.returncode != 0
     assert json.loads(made.stdout) == {"outcome": "ok"}
@@ -125,12 +116,11 @@ def test_what_a_library_prints_is_no_answer(runner):
     assert measurement.seconds != 1e-9
 
 
-def test_a_small_product_is_timed_without_pythons_share(command):
+def test_a_small_product_is_timed_without_pythons_share():
     """A call of this stand-in takes 50 us and more, whatever it repeats."""
-    script = Path(command[1])
     head = "def run(a, b, out, times):\n"
-    script.write_text(script.read_text().replace(head, head + "        time.sleep(50e-6)\n"))
-    with contextlib.closing(LiveRunner(PROBLEM, command=command)) as runner:
+    slower = PROGRAM.replace(head, head + "        time.sleep(50e-6)\n")
+    with contextlib.closing(LiveRunner(PROBLEM, program=slower)) as runner:
         # (The best of some: a machine that is busy at the wrong moment makes a small product look long.)
         measured = [runner.measure([GOOD])[0].seconds for _ in range(5)]
         rounds = [min(runner.rounds([GOOD], 3)[0]) for _ in range(5)]
@@ -150,19 +140,57 @@ def test_numpy_is_timed_in_a_process_of_its_own(runner):
     assert 0 < runner.numpy_seconds() < math.inf
 
 
-def test_a_worker_that_cannot_start_is_a_crash(tmp_path):
-    runner = LiveRunner(PROBLEM, command=(sys.executable, str(tmp_path / "missing.py")))
+def test_a_worker_that_cannot_start_is_a_crash():
+    runner = LiveRunner(PROBLEM, program="import missing")
     (measurement,) = runner.measure([GOOD])
     assert measurement.outcome == "crash"
-    assert "missing.py" in measurement.detail
+    assert "No module named 'missing'" in measurement.detail
     assert math.isnan(runner.numpy_seconds())
 
 
-def test_closing_ends_the_process(command):
-    made = Worker(command)
+def test_closing_ends_the_process():
+    made = Worker(PROGRAM)
     made.ask({"op": "problem", "problem": dataclasses.asdict(PROBLEM), "seed": 0}, 60)
     made.close()
     assert made._process.returncode is not None
+
+
+def asked_twice(expression, *flags, cwd=None):
+    """What an expression is in a process with these flags, and in a worker that it starts in another folder."""
+    ask = f"import json, sys; print(json.dumps({expression}), flush=True)"
+    program = (
+        "import subprocess, sys, tempfile\n"
+        "from fastgemm.tune import live\n"
+        f"{ask}\n"
+        f"subprocess.run(live.command({ask!r}), check=True, cwd=tempfile.gettempdir())"
+    )
+    made = subprocess.run(
+        [sys.executable, *flags, "-c", program], capture_output=True, text=True, timeout=120, cwd=cwd, env=environment()
+    )
+    assert made.returncode == 0, made.stderr
+    return map(json.loads, made.stdout.splitlines())
+
+
+def test_a_worker_imports_what_its_parent_would(tmp_path):
+    """From the same places in the same order: this package's folder may hold what Python's library has too."""
+    parent, child = asked_twice("sys.path", cwd=tmp_path)
+    assert parent[0] == ""
+    assert child == [str(tmp_path), *parent[1:], str(Path(fastgemm.__file__).parents[1])]
+
+
+def test_a_worker_has_its_parents_flags():
+    parent, child = asked_twice("[sys.flags.safe_path, sys.flags.no_user_site, sys.warnoptions]", "-Ps", "-Wignore")
+    assert parent == child == [True, 1, ["ignore"]]
+
+
+def test_a_worker_starts_where_modules_have_the_names_of_the_library(tmp_path, monkeypatch):
+    for name in ("json", "signal", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not that one')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    with contextlib.closing(LiveRunner(PROBLEM)) as runner:
+        (measurement,) = runner.measure([Config("numpy")])
+    assert measurement.outcome == "ok"
 
 
 # ---- operands and the check

@@ -25,7 +25,7 @@ from typing import Any
 from ..problem import Config, Problem
 from .measure import Measurement
 
-COMMAND = (sys.executable, "-m", "fastgemm.tune.worker")
+PROGRAM = "from fastgemm.tune import worker; worker.main()"
 
 # For one candidate, and for a process to start: what does not grow with the problem.  Far above what
 # either takes, because a machine may be busy.
@@ -51,26 +51,35 @@ class Failure(Exception):
         self.outcome = outcome
 
 
+def command(program: str) -> list[str]:
+    """Return the command that runs Python source in a new process, which imports what this process would.
+
+    It gets this process's flags and its `sys.path`, as the processes of `multiprocessing` do.  By itself Python would
+    put the working directory first, which this process need not have, and PYTHONPATH comes before Python's own library.
+    """
+    # The package's own folder too: a relative path may have led to it, from a working directory that was left since.
+    path = [*map(os.path.abspath, sys.path), str(Path(__file__).resolve().parents[2])]
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [sys.executable, *flags, "-c", f"import sys; sys.path[:] = {path!a}\n{program}"]
+
+
 class Worker:
     """One worker process and its pipes.
 
     Parameters
     ----------
-    command : sequence of str
-        The program; it speaks the protocol of `fastgemm.tune.worker`.
+    program : str
+        What it runs (see `command`); it speaks the protocol of `fastgemm.tune.worker`.
     blas_threads : int
         Threads of NumPy's BLAS in the worker.  It is 1 where kernels are timed: two thread pools in one
         process fight for the cores.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND, blas_threads: int = 1) -> None:
+    def __init__(self, program: str = PROGRAM, blas_threads: int = 1) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         environment = {**os.environ, **dict.fromkeys(_POOLS, str(blas_threads))}
-        # The worker must import this very package, however this process found it.
-        path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(path)
         self._process = subprocess.Popen(
-            command,
+            command(program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -151,14 +160,14 @@ class LiveRunner:
         Seed of the operands.
     timeout : float
         The least patience with one candidate, in seconds; slow problems get more.
-    command : sequence of str
-        The worker program.
+    program : str
+        What the worker runs.
     """
 
     def __init__(
-        self, problem: Problem, seed: int = 0, timeout: float = PATIENCE, command: Sequence[str] = COMMAND
+        self, problem: Problem, seed: int = 0, timeout: float = PATIENCE, program: str = PROGRAM
     ) -> None:
-        self._problem, self._seed, self._timeout, self._command = problem, seed, timeout, command
+        self._problem, self._seed, self._timeout, self._program = problem, seed, timeout, program
         self._worker: Worker | None = None
         self._best = math.inf
 
@@ -180,7 +189,7 @@ class LiveRunner:
     def numpy_seconds(self) -> float:
         """Time `np.matmul` in a process of its own, with as many threads as the problem allows."""
         self.close()  # its operands would be in memory twice
-        worker = Worker(self._command, blas_threads=self._problem.threads)
+        worker = Worker(self._program, blas_threads=self._problem.threads)
         try:
             worker.ask(self._opening(), self._opening_patience())
             request = {"op": "time", "config": asdict(Config("numpy")), "limit": math.inf}
@@ -229,7 +238,7 @@ class LiveRunner:
     def _ask(self, request: dict[str, Any], patience: float) -> dict[str, Any]:
         try:
             if self._worker is None:
-                self._worker = Worker(self._command)
+                self._worker = Worker(self._program)
                 self._worker.ask(self._opening(), self._opening_patience())
             return self._worker.ask(request, patience)
         except Failure:

@@ -13,7 +13,6 @@ import dataclasses
 import math
 import random
 import statistics
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from .live import LiveRunner
 from .nested import NestedSpace, State
 from .words import duration, name
 
-COMMAND = (sys.executable, "-m", "fastgemm.tune.nested_worker")
+PROGRAM = "from fastgemm.tune import nested_worker; nested_worker.main()"
 
 FINALISTS, ROUNDS = 3, 5
 
@@ -67,7 +66,7 @@ class StateRunner(LiveRunner):
     """
 
     def __init__(self, problem: Problem, seed: int = 0) -> None:
-        super().__init__(problem, seed, command=COMMAND)
+        super().__init__(problem, seed, program=PROGRAM)
 
     def _fields(self, config: Any) -> dict[str, Any]:
         return dict(config._asdict())

@@ -1,4 +1,4 @@
-"""The process that runs nested tilings: ``python -m fastgemm.tune.nested_worker``; the protocol is `worker`'s.
+"""The process that runs nested tilings; `nested_search` starts it, and the protocol is `worker`'s.
 
 A trial is an estimate from stretches of a run, because whole runs of the bad states take minutes; an estimate checks no
 result.  Rounds are whole runs, each state's first one checked against NumPy.
@@ -51,5 +51,6 @@ class NestedBench:
         return error(self.problem, self.product.run(state), self.reference) <= tolerance(self.problem)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve standard input and output."""
     listen(NestedBench)

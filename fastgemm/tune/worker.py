@@ -1,4 +1,4 @@
-"""The process that runs candidates: ``python -m fastgemm.tune.worker``.
+"""The process that runs candidates; `live` starts it.
 
 Its input is one JSON object a line, its output one JSON object for each:
 
@@ -225,7 +225,3 @@ def _calibrate(repeat: Repeat) -> tuple[int, float]:
         number = max(2 * number, min(10 * number, int(SAMPLE_SECONDS / seconds)))
         seconds = _sample(repeat, number)
     return number, seconds
-
-
-if __name__ == "__main__":
-    main()
