@@ -11,7 +11,9 @@ import atexit
 import functools
 import json
 import os
+import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 
 from .driver import _plan
@@ -30,6 +32,7 @@ def saw(problem: Problem) -> None:
         _plan.take_counts()
         _plan.count_calls(True)
         atexit.register(flush)
+        _with_multiprocessing()
     _seen.add(problem)
     _append([(problem, 1)])
 
@@ -71,6 +74,19 @@ def _in_child() -> None:
     # The parent writes what it counted so far; the child begins at zero.
     if _seen:
         _plan.take_counts()
+        _with_multiprocessing()
+
+
+def _with_multiprocessing() -> None:
+    """Write the calls at the end of a process of `multiprocessing` too, which leaves without what `atexit` has."""
+    # After a fork it forgets what was to be done at the end, and then does what is to be done after a fork.
+    if (util := sys.modules.get("multiprocessing.util")) is not None:
+        util.register_after_fork(flush, _at_its_end)
+        _at_its_end(flush)
+
+
+def _at_its_end(write: Callable[[], None]) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, write, exitpriority=0)
 
 
 if hasattr(os, "register_at_fork"):

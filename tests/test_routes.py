@@ -6,6 +6,7 @@ Shipped records are left out here, because they differ from one CPU to the next.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -580,6 +581,32 @@ def test_a_child_logs_its_own_calls(child: Child, database_path: Path, tmp_path:
     )
     child(PRELUDE + code, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1")
     assert sorted(json.loads(line)["calls"] for line in log.read_text().splitlines()) == [1, 10, 13]
+
+
+@needs_kernels
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_processes_of_multiprocessing_log_their_calls(
+    child: Child, database_path: Path, tmp_path: Path, method: str
+) -> None:
+    """They end without what `atexit` has; one that is forked may have seen a shape, or sees it first."""
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("not here")
+    log = tmp_path / "seen.jsonl"
+    code = (
+        "import multiprocessing\n"
+        "a = np.ones((3, 3))\n"
+        "fastgemm.matmul(a, a)\n"
+        f"with multiprocessing.get_context({method!r}).Pool(1) as pool:\n"
+        "    pool.starmap(fastgemm.matmul, 10 * [(a, a)])\n"
+        "    pool.starmap(fastgemm.matmul, 5 * [(a[:2], a)])\n"
+        "    pool.close()\n"
+        "    pool.join()\n"
+    )
+    child(PRELUDE + code, FASTGEMM_LOG_UNTUNED=str(log), FASTGEMM_NUM_THREADS="1")
+    calls: dict[int, int] = {}
+    for line in map(json.loads, log.read_text().splitlines()):
+        calls[line["m"]] = calls.get(line["m"], 0) + line["calls"]
+    assert calls == {3: 11, 2: 5}
 
 
 @needs_kernels
