@@ -71,7 +71,7 @@ class Explanation:
         lines += self._details()
         if c.special:
             there = "" if special.find(c.special, p) else ": not loaded"
-            lines.append(f"a kernel of its own in {special.folder() / c.special}.so{there}")
+            lines.append(f"a kernel of its own in {special.file(c.special)}{there}")
         elif c.family != "numpy" and special.built_in(c.isa, p):
             lines.append("a kernel of its own in this build")
         if self.record is not None:

@@ -2,14 +2,14 @@
 
 ::
 
-    python -m fastgemm.tune --specialize ──▷ <cache>/<hash of the file>.so ◁── Config.special in a record
+    python -m fastgemm.tune --specialize ──▷ <cache>/<hash of the file>.<Python>.so ◁── Config.special in a record
                                                         │ checked, then loaded
                                                   find(name, problem) ──▷ Plan.specialise
 
 A module is code, so it has to be the user's own: the file and its folder belong to the user and nobody else may write
 there, and the file's contents have the hash that the record names.  What fails a check is refused with one
-warning, and the plan computes the product without it.  A module that is not there (a record from another machine)
-is no reason for a warning.
+warning, and the plan computes the product without it.  A module that is not there (a record from another machine, or
+made with another Python, to whose binary interface it is compiled) is no reason for a warning.
 """
 
 from __future__ import annotations
@@ -70,6 +70,19 @@ def folder() -> Path:
     return Path(base if os.path.isabs(base) else os.devnull) / "fastgemm"
 
 
+def file(name: str) -> Path:
+    """Return where the module of this name is kept for the Python that runs: cache and records are those of all.
+
+    Examples
+    --------
+    >>> from importlib.machinery import EXTENSION_SUFFIXES
+    >>> from fastgemm import special
+    >>> special.file("0123").name == "0123" + EXTENSION_SUFFIXES[0]
+    True
+    """
+    return folder() / (name + importlib.machinery.EXTENSION_SUFFIXES[0])
+
+
 def digest(data: bytes) -> str:
     """Return the name of a module with these contents.
 
@@ -114,7 +127,7 @@ def find(name: str, problem: Problem) -> Entry | None:
     with _lock:
         if name not in _tables:
             _tables[name] = {}  # before a warning that may be an error
-            _tables[name] = _load(folder() / f"{name}.so", name)
+            _tables[name] = _load(file(name), name)
     return _tables[name].get(shape)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import numpy as np
@@ -325,9 +326,10 @@ def test_a_module_that_fails_a_check_is_refused(
     remember(SHAPES[0], name, database_path)
     own = tmp_path / "cache"
     own.mkdir(mode=0o700)
-    (own / f"{name}.so").write_bytes((cache / f"{name}.so").read_bytes())
-    (own / f"{name}.so").chmod(0o600)
-    damaged(own / f"{name}.so", how)
+    path = own / special.file(name).name
+    path.write_bytes(special.file(name).read_bytes())
+    path.chmod(0o600)
+    damaged(path, how)
     out = child(USE, FASTGEMM_CACHE=str(own), FASTGEMM_NUM_THREADS="1").stdout.strip()
     used, said = out.split(" ", 1)
     assert used == str(how == "")
@@ -340,7 +342,7 @@ def test_a_module_that_fails_a_check_is_refused(
 
 def test_another_users_file_is_refused(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
-    assert "another user" in str(special.refusal(cache / f"{name}.so", name))
+    assert "another user" in str(special.refusal(special.file(name), name))
 
 
 def test_a_module_of_another_build_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,8 +357,17 @@ def test_a_module_of_another_build_is_refused(cache: Path, monkeypatch: pytest.M
         assert special.find(made, problem_of(SHAPES[0])) is None
 
 
+def test_a_module_of_another_python_is_not_there(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its binary interface is another one, the cache and the record are the same."""
+    monkeypatch.setattr(special, "_tables", {})
+    monkeypatch.setattr("importlib.machinery.EXTENSION_SUFFIXES", [".another-python.so"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert special.find(name, problem_of(SHAPES[0])) is None
+
+
 def test_nothing_is_left_of_compiling(name: str, cache: Path) -> None:
-    assert {path.suffix for path in cache.iterdir()} == {".so"}
+    assert {path.name.partition(".")[2] for path in cache.iterdir()} == {EXTENSION_SUFFIXES[0][1:]}
 
 
 # ---- the command

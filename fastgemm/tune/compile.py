@@ -67,7 +67,7 @@ def compiler() -> list[str]:
 
 
 def make(shapes: Sequence[Special], isa: str, narrow: bool = False) -> str:
-    """Compile a module with a kernel for each shape; return its name in `special.folder`.
+    """Compile a module with a kernel for each shape; return its name (`special.file`).
 
     Parameters
     ----------
@@ -102,10 +102,10 @@ def make(shapes: Sequence[Special], isa: str, narrow: bool = False) -> str:
             made = _module(Path(inside), text, line)
             name = special.digest(made.read_bytes())
             made.chmod(0o600)
-            os.replace(made, folder / f"{name}.so")
+            os.replace(made, special.file(name))
     except OSError as error:
         raise Unavailable(f"--specialize compiles kernels into {folder}: {reason(error)}") from None
-    if refused := special.refusal(folder / f"{name}.so", name):
+    if refused := special.refusal(special.file(name), name):
         raise Failed(f"{folder}: {refused}")
     return name
 
