@@ -293,6 +293,39 @@ def test_lock_that_is_never_given_back(user_file: Path, monkeypatch: pytest.Monk
     assert database.write(user_file, [record()], cpu=CPU) == 1
 
 
+@pytest.fixture
+def another_users_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lock files that this user may only read.  (Root may write everything.)"""
+    pytest.importorskip("fcntl")
+    real = os.open
+
+    def refuse(path: Path, flags: int, *mode: int) -> int:
+        if str(path).endswith(".lock") and flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(files.os, "open", refuse)
+
+
+@pytest.mark.usefixtures("another_users_locks")
+def test_a_lock_of_another_user_holds_for_both(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    (user_file.parent / ".mine.json.lock").touch()
+    database.check_writable(user_file)
+    assert database.write(user_file, [record()], cpu=CPU) == 1
+    with files.locked(user_file):
+        for write in (partial(database.write, records=[record(m=9)], cpu=CPU), database.check_writable):
+            with pytest.raises(TimeoutError, match="locked by another process"):
+                write(user_file)
+
+
+@pytest.mark.usefixtures("another_users_locks")
+def test_a_lock_that_cannot_be_taken_is_known_beforehand(user_file: Path) -> None:
+    with pytest.raises(PermissionError) as caught:
+        database.check_writable(user_file)
+    assert caught.value.filename == str(user_file.parent / ".mine.json.lock")
+
+
 def _write_some(path: Path, worker: int) -> None:
     for at in range(10):
         database.write(path, [record(m=1000 * worker + at + 1), record(gain=1.0 + 10 * worker + at)], cpu=CPU)

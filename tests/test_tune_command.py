@@ -305,6 +305,25 @@ def test_nested_tilings_are_searched_and_logged(tmp_path, strategy):
     assert 0 < line["seconds"] < line["untiled_seconds"]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: os.mkfifo(path), "tuning.log.jsonl: not a regular file"),
+        (lambda path: (path.parent / f".{path.name}.lock").mkdir(), ".tuning.log.jsonl.lock: Is a directory"),
+    ],
+    ids=["pipe", "lock"],
+)
+def test_a_journal_that_takes_no_lines_is_refused_before_the_first_measurement(
+    tmp_path, monkeypatch, capsys, damage, reason
+):
+    path = tmp_path / "tuning.json"
+    damage(journal.beside(path))
+    monkeypatch.setattr(driver, "tune", lambda *arguments: pytest.fail("measured"))
+    assert main(["--shapes", "8x8x8", "--db", str(path), "--quiet"]) == 1
+    assert f"cannot write {tmp_path / reason}" in capsys.readouterr().err
+
+
 def test_a_log_of_nested_tilings_that_cannot_be_written(tmp_path):
     (tmp_path / "tuning.nested.jsonl").mkdir()
     made = tune("--shapes", "8x8x8", "--threads", 1, "--space", "nested", "--db", tmp_path)
@@ -315,7 +334,8 @@ def test_a_log_of_nested_tilings_that_cannot_be_written(tmp_path):
 
 def test_a_full_disk_ends_a_search_of_nested_tilings_after_it_was_printed(tmp_path, monkeypatch, capsys):
     def full(path, objects):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if objects:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(nested_search.lines, "append", full)
     arguments = ["--shapes", "8x8x8", "--threads", "1", "--space", "nested", "--trials", "3", "--db", str(tmp_path)]

@@ -112,7 +112,7 @@ def locked(target: Path) -> Iterator[None]:
         yield
         return
     lock = target.with_name(f".{target.name}.lock")
-    with open(lock, "ab") as file:
+    with os.fdopen(_lock_file(lock), "rb") as file:
         until = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -120,10 +120,21 @@ def locked(target: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise TimeoutError(f"{lock} has been locked by another process for {LOCK_SECONDS:.0f} s") from None
+                    said = f"locked by another process for {LOCK_SECONDS:.0f} s"
+                    raise TimeoutError(errno.ETIMEDOUT, said, str(lock)) from None
                 time.sleep(0.01)
         try:
             yield
         finally:
             # Closing is not enough: a child forked meanwhile has the same open file.
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _lock_file(lock: Path) -> int:
+    """Open a lock file, which is made when missing; another user's may be for reading only."""
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)  # NFS locks only what is open for writing
+    except PermissionError:
+        with contextlib.suppress(OSError):
+            return os.open(lock, os.O_RDONLY)
+        raise

@@ -208,11 +208,14 @@ def check_writable(path: Path | str) -> None:
     Examples
     --------
     >>> from fastgemm import database
-    >>> database.check_writable("no-such-file.json")
+    >>> database.check_writable("no-such-folder/tuning.json")
     """
     target = _target(path)
     check_replaceable(target)
     _known(target, ("", ""))  # no record is checked
+    if target.parent.exists():
+        with locked(target):
+            pass
 
 
 def _target(path: Path | str) -> Path:

@@ -7,6 +7,7 @@ this CPU are measured with every search, and ``--renew`` measures them alone, wh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def problems(path: Path) -> tuple[list[Problem], list[str]]:
     ShapeError
         Where there is no such file, or the folder holds none.
     """
-    files = [file for file in database.files_of(path) if file.exists()]
+    files = [file for file in database.files_of(path) if os.path.exists(file)]
     if not files:
         raise ShapeError(f"{path}: no database there")
     found: dict[Problem, None] = {}

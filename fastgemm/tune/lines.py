@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..database.files import locked, regular, replace
+from ..database.files import check_replaceable, locked, regular, replace
 
 Made = TypeVar("Made")
 
@@ -42,6 +42,7 @@ def append(path: Path, objects: Iterable[Mapping[str, Any]], most: int = MAX_FIL
     """
     text = "".join(json.dumps(fields, allow_nan=False) + "\n" for fields in objects)
     path.parent.mkdir(parents=True, exist_ok=True)
+    check_replaceable(path)  # opening a pipe would wait for somebody to read
     with locked(path):
         if path.exists() and path.stat().st_size + len(text) > most:
             _halve(path, most // 2)

@@ -18,7 +18,7 @@ from .. import cpu, database, dispatch, kernels, special
 from ..database.writing import DEFAULT_NAME
 from ..problem import Config, Problem, Record
 from . import compile as building
-from . import driver, earlier, history, journal, report, specialise, strategies, words
+from . import driver, earlier, history, journal, lines, report, specialise, strategies, words
 from .chronicle import Chronicle
 from .journal import Entry
 from .live import LiveRunner
@@ -210,7 +210,7 @@ def database_file(options: Namespace) -> Path:
         raise Refused(str(error)) from None
     if tier is None:
         raise Refused("no kernels of this build run on this CPU, so there is nothing to tune")
-    return path / DEFAULT_NAME if path.is_dir() else path
+    return path / DEFAULT_NAME if os.path.isdir(path) else path  # False too where one may not look
 
 
 def _earlier(options: Namespace) -> tuple[Path, dict[Problem, Entry]]:
@@ -236,13 +236,11 @@ def check_database(path: Path) -> None:
 def check_writable(path: Path) -> None:
     """Find out before the first measurement, not after it, that results cannot be appended to a file."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab"):
-            pass
+        lines.append(path, ())
     except FileExistsError:
         raise Refused(f"cannot write {path}: {path.parent} is not a folder") from None
     except OSError as error:
-        raise Refused(f"cannot write {path}: {error.strerror or error}") from None
+        raise Refused(f"cannot write {words.reason(error)}") from None
 
 
 def check_folder(path: Path) -> None:
