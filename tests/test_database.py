@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -142,6 +143,26 @@ def test_without_a_home_there_is_no_database(tmp_path: Path, monkeypatch: pytest
     assert database.files_of(database.user_path()) == []
     assert special.folder().is_absolute()
     assert not special.folder().exists()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_closed_home_is_no_reason_for_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+    """Of another user's nobody has said that there is a database in it; FASTGEMM_DB would say so."""
+    path = tmp_path / "fastgemm" / "tuning.json"
+    real = os.stat
+
+    def closed(file: object, **more: Any) -> os.stat_result:
+        if str(file).startswith(str(path.parent)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return real(file, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(database, "bundled_path", lambda: None)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("FASTGEMM_DB", str(path) if named else "")
+    monkeypatch.setattr(os, "stat", closed)
+    found, said = load()
+    assert len(found) == 0
+    assert [str(path) in str(line) for line in said] == [True] * named
 
 
 def test_environment_names_file_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def load(*, kernels: str, cpu: str | None = None, isas: Collection[str] | None =
     key = _cpu.key() if cpu is None else cpu
     runnable = {tier.name for tier in _cpu.isas()} if isas is None else set(isas)
     found = Database()
-    shipped, users = files_of(bundled_path()), files_of(user_path())
+    shipped, users = files_of(bundled_path()), _users_files()
     for override, path in [(False, path) for path in shipped] + [(True, path) for path in users]:
         report = _add(found, path, key, kernels, runnable, override)
         if report is not None:
@@ -203,6 +203,22 @@ def user_path() -> Path:
         return named(text)
     folder = Path(_data_folder())
     return folder / "fastgemm" / DEFAULT_NAME if folder.is_absolute() else Path(os.devnull)
+
+
+def _users_files() -> list[Path]:
+    """Return the files of `user_path`: none where that is the default and its folder is closed to this user.
+
+    Of a home that is another user's nobody has said that there is a database in it.
+    """
+    path = user_path()
+    if not os.environ.get("FASTGEMM_DB"):
+        try:
+            os.stat(path)
+        except PermissionError:
+            return []
+        except OSError:
+            pass  # whatever it is, reading finds out
+    return files_of(path)
 
 
 def named(text: str | os.PathLike[str]) -> Path:
