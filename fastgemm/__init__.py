@@ -40,7 +40,16 @@ locks that live through a fork, version.py is the version, _build.py the build.
 ``python -m fastgemm.tune`` finds better configurations for given shapes and writes them to the database.
 """
 
-from . import threads as _threads
+try:
+    from . import threads as _threads
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith(f"{__name__}."):
+        raise
+    raise ModuleNotFoundError(
+        f"{__path__[0]} is not built for this Python ({error}): if fastgemm is installed, start Python in another "
+        "folder than its source tree, or build that in place: pip install -e .",
+        name=error.name,
+    ) from None
 from ._matmul import matmul
 from .blas import gemm
 from .dispatch import deterministic

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
@@ -17,6 +18,7 @@ from database_samples import BAD_RECORDS, CPU, KERNELS, SOUND, SOUND_TEXT, as_js
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fastgemm
 from fastgemm import activations, database, problem, registry, special
 from fastgemm.database import reading
 from fastgemm.problem import Config, Problem, Record
@@ -118,6 +120,24 @@ def test_users_record_wins_over_a_better_shipped_one(
     assert found.exact(SOUND) == record(1e-3)
     assert len(found) == 2
     assert [report.path for report in found.files] == [shipped / "cpu.json", user_file]
+
+
+def test_the_shipped_files_are_the_packages_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In it where it is installed, beside it in a source tree: whatever else has their name on the path."""
+    package, other = tmp_path / "root" / "fastgemm", tmp_path / "other"
+    for folder in (other / "fastgemm" / "tuning_db", package / "database", package.parent / "tuning_db"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+        (folder / "schema.json").touch()
+    monkeypatch.setattr(fastgemm, "__path__", [str(other / "fastgemm"), *fastgemm.__path__])
+    monkeypatch.delitem(sys.modules, "fastgemm.tuning_db", raising=False)
+    monkeypatch.setattr(database, "__file__", str(package / "database" / "__init__.py"))
+    assert database.bundled_path() is None
+    (package.parent / "pyproject.toml").touch()
+    assert database.bundled_path() == package.parent / "tuning_db"
+    (package / "tuning_db").mkdir()
+    (package / "tuning_db" / "schema.json").touch()
+    assert database.bundled_path() == package / "tuning_db"
 
 
 @pytest.mark.parametrize("xdg", [None, "", "relative/path", "/some/where"])

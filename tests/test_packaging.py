@@ -308,6 +308,19 @@ def test_wheel(checkout: Path, tmp_path: Path) -> None:
     assert {f"fastgemm/{name}" for name in stubs} <= held
 
 
+def test_a_source_tree_that_is_not_built_says_so(tmp_path: Path) -> None:
+    """Where an installed package was meant: Python looks in the working directory first."""
+    package = tmp_path / "fastgemm"
+    shutil.copytree(ROOT / "fastgemm", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", "import fastgemm"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: {package} is not built for this Python (No module named 'fastgemm.")
+    assert "start Python in another folder" in last
+    assert "pip install -e ." in last
+
+
 def test_every_package_is_named() -> None:
     """pyproject.toml lists them by name: a new folder must be added there."""
     tomllib = pytest.importorskip("tomllib")

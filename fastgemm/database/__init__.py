@@ -24,7 +24,6 @@ not pass is left out with one `DatabaseWarning` a file, and never stops a comput
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import warnings
@@ -169,7 +168,7 @@ def read_groups(path: Path | str) -> tuple[dict[tuple[str, str], list[Record]], 
 
 
 def bundled_path() -> Path | None:
-    """Return the folder of the shipped files, None in a source tree that was not installed.
+    """Return the folder of the shipped files: in the package, or beside it in a source tree; None without one.
 
     Examples
     --------
@@ -178,11 +177,12 @@ def bundled_path() -> Path | None:
     >>> folder is None or (folder / "schema.json").is_file()
     True
     """
-    # Not importlib.resources, which takes 5 ms to import: what has compiled modules is no zip file.
-    try:
-        return Path(importlib.import_module("fastgemm.tuning_db").__path__[0])
-    except ModuleNotFoundError:
-        return None
+    # Not by an import: the first of that name on the path may be another installation's.
+    package = Path(__file__).parents[1]
+    places = [package / "tuning_db"]
+    if (package.parent / "pyproject.toml").is_file():  # a source tree, where nothing is copied into the package
+        places.append(package.parent / "tuning_db")
+    return next((place for place in places if (place / SCHEMA_NAME).is_file()), None)
 
 
 def user_path() -> Path:
