@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -309,6 +310,25 @@ def test_a_reader_that_has_seen_enough_ends_the_command(mine: Path) -> None:
         made.stdout.close()
         assert made.stderr.read() == b""
     assert made.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes")
+def test_tuning_ends_as_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fastgemm.tune", "--shapes", "8x8x8", "--threads", "1", "--dry-run"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as out:
+        made = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, env=environment(FASTGEMM_DB=str(tmp_path)))
+    assert made.stderr == b""
+    assert made.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
+@pytest.mark.parametrize("arguments", ["db check {}", "db show {}", "--shapes 8x8x8 --threads 1 --dry-run --db {}"])
+def test_without_an_output_it_is_silent(mine: Path, arguments: str) -> None:
+    command = shlex.join([sys.executable, "-m", "fastgemm.tune", *arguments.format(mine).split()])
+    made = subprocess.run(f"{command} >&-", shell=True, capture_output=True, env=environment())
+    assert (made.returncode, made.stderr) == (0, b"")
 
 
 def test_export_goes_where_a_link_points_under_the_lock(

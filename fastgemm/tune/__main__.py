@@ -107,12 +107,30 @@ GOES_WITH = {
     "activation": ("shapes",),
 }
 
+# What a shell sees of a command that the end of its pipe has stopped: 128 and SIGPIPE.
+PIPE_CLOSED = 141
+
 # Room for the rest of the machine and for what the allocator keeps.
 MEMORY_SHARE = 0.6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
+    try:
+        try:
+            return _command(arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough; what is still to be flushed must not complain when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return 130
+
+
+def _command(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["db"]:
@@ -130,11 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.strategy = options.strategy or ("tpe" if options.storage else "auto")
     if options.quick:
         options.seconds = options.seconds or QUICK_SECONDS
-    try:
-        with _extras():
-            return _run(parser, options)
-    except KeyboardInterrupt:
-        return 130
+    with _extras():
+        return _run(parser, options)
 
 
 def _misuse(options: argparse.Namespace) -> str:

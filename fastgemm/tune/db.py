@@ -59,9 +59,6 @@ COLUMNS = (
     *("seconds", "untuned_seconds", "gain", "gflops", "trials", "strategy", "date"),
 )
 
-# What a shell sees of a command that the end of its pipe has stopped: 128 and SIGPIPE.
-PIPE_CLOSED = 141
-
 RATIO = above_zero("a ratio such as 1.05")
 
 
@@ -74,23 +71,17 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         with told(_complain):
-            status = int(options.run(options))
-        sys.stdout.flush()
-        return status
+            return int(options.run(options))
     except BrokenPipeError:
-        # Who reads has seen enough; what is still to be flushed must not complain when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        raise  # of the output, not of a file
     except (Unusable, OSError, ValueError, RuntimeError) as error:  # the last of FASTGEMM_ISA
         _complain(f"{PROG} {options.command}: {reason(error)}")
         return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 def _say(text: str) -> None:
     # Names in files are of others: none may fake a line, or stop the listing where the output cannot show it.
-    encoding = sys.stdout.encoding or "utf-8"
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # a shell may start it without an output
     print(printable(text).encode(encoding, "backslashreplace").decode(encoding))
 
 

@@ -182,12 +182,17 @@ def run(problems: Sequence[Problem], options: Namespace) -> int:
                 watch.begin(problem, budget.trials)
                 outcome = found(problem, strategy, budget, options.seed, watch.trial)
                 print(said(problem, outcome), flush=True)
-                lines.append(path, [outcome.fields()])
+                _keep(path, outcome)
                 done += 1
         except KeyboardInterrupt:
             watch.warn(f"stopped; the outcomes of {done} finished problems are in {path}")
             return 130
-        except OSError as error:
-            raise session.Refused(f"stopped, because the outcome cannot be kept: {path}: {error.strerror}") from None
     print(f"log: {path}")
     return 0
+
+
+def _keep(path: Path, outcome: Outcome) -> None:
+    try:
+        lines.append(path, [outcome.fields()])
+    except OSError as error:
+        raise session.Refused(f"stopped, because the outcome cannot be kept: {path}: {error.strerror}") from None
