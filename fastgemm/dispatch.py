@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from . import database, kernels, registry, untuned, variables
+from . import cpu, database, kernels, registry, untuned, variables
 from .driver import _plan
 from .heuristic import chain_items, packed_b, rules, ways
 from .locks import lock
@@ -244,6 +244,7 @@ def _resolve(problem: Problem, panels: Panels | None) -> Decision:
             return Decision(_forced, "forced", "inside dispatch.forced()")
         skipped = f"the forced configuration does not fit ({misfit}); "
     tier = kernels.active_isa() if panels is None else registry.isa(panels.isa)
+    _check_variables()
     if tier is None:
         return Decision(Config(family="numpy"), "numpy", skipped + "no kernels of this build run on this CPU")
     if _deterministic:
@@ -267,6 +268,13 @@ def _resolve(problem: Problem, panels: Panels | None) -> Decision:
             return Decision(record.config, "near", skipped + why, record)
     why = skipped + "not tuned: from cache sizes and tile costs"
     return Decision(by_rules(problem, panels), "heuristic", why)
+
+
+def _check_variables() -> None:
+    """Report what the environment says wrong, on a CPU without what it is about too."""
+    cpu.wants_tiles()
+    ways.asked_of_f32()
+    ways.exact_bf16()
 
 
 def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> Config:

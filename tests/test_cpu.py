@@ -6,6 +6,7 @@ import platform
 from pathlib import Path
 
 import pytest
+from conftest import Child
 
 from fastgemm import cpu, registry, variables
 from fastgemm.cpu import _caches, _cores, _cpuid, _features
@@ -364,6 +365,7 @@ def test_tile_registers_are_a_switch(monkeypatch: pytest.MonkeyPatch, text: str,
     monkeypatch.setattr(cpu, "features", lambda: frozenset(("amx_tile",)))
     monkeypatch.setattr(cpu, "ask_for_tiles", lambda: True)
     monkeypatch.setenv("FASTGEMM_AMX", text)
+    monkeypatch.setattr(cpu, "wants_tiles", cpu.wants_tiles.__wrapped__)
     assert cpu.gives_tiles.__wrapped__() is wanted
 
 
@@ -372,3 +374,22 @@ def test_a_switch_that_says_nothing_known_is_reported(monkeypatch: pytest.Monkey
     for default in (False, True):
         with pytest.warns(RuntimeWarning, match="FASTGEMM_AMX='none' is neither 0 nor 1"):
             assert variables.switch("FASTGEMM_AMX", default) is default
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "status"),
+    [
+        ("FASTGEMM_AMX", "is neither 0 nor 1", 0),
+        ("FASTGEMM_BIND", "is neither 0 nor 1", 0),
+        ("FASTGEMM_DETERMINISTIC", "is neither 0 nor 1", 0),
+        ("FASTGEMM_BF16", "is not 'exact'", 1),
+        ("FASTGEMM_F32", "is not 'limbs' or 'vectors'", 1),
+        ("FASTGEMM_ISA", "is not a tier", 1),
+    ],
+)
+def test_a_variable_is_checked_whatever_the_cpu_has_and_the_product_is(
+    child: Child, name: str, said: str, status: int
+) -> None:
+    code = "import fastgemm, numpy as np\nfor n in (3, 4): fastgemm.matmul(np.ones((n, 3)), np.ones((3, n)))"
+    told = child(code, status, **{name: "nonsense"}).stderr
+    assert told.count(f"{name}='nonsense' {said}") == 1

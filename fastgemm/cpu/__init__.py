@@ -20,7 +20,7 @@ from ._features import brand, decode, half_lines, half_wide
 
 __all__ = [
     "Caches", "affinity", "caches", "cores", "describe", "features", "gives_tiles", "half_line_l1", "halves", "isas",
-    "key", "narrow_units", "quota", "small_l1",
+    "key", "narrow_units", "quota", "small_l1", "wants_tiles",
 ]
 
 # Bytes of L1 up to which what a CPU says of 512 bits decides (`halves`), and which hold few panels of such vectors:
@@ -77,8 +77,25 @@ def gives_tiles() -> bool:
     >>> cpu.gives_tiles() <= ("amx_tile" in cpu.features())
     True
     """
-    wanted = variables.switch("FASTGEMM_AMX", default=True)
-    return wanted and "amx_tile" in features() and ask_for_tiles()
+    return wants_tiles() and "amx_tile" in features() and ask_for_tiles()
+
+
+@functools.cache
+def wants_tiles() -> bool:
+    """Say whether FASTGEMM_AMX leaves the tile registers to this process, whether or not there are any.
+
+    Warns
+    -----
+    RuntimeWarning
+        If it says neither.
+
+    Examples
+    --------
+    >>> from fastgemm import cpu
+    >>> cpu.gives_tiles() <= cpu.wants_tiles()
+    True
+    """
+    return variables.switch("FASTGEMM_AMX", default=True)
 
 
 @functools.cache
