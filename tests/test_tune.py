@@ -169,6 +169,7 @@ def test_csv_with_every_column(tmp_path):
         ("M,N,K,batch\n1,2,3,0\n", "line 2: BATCH is '0'"),
         ("M,N,K,transA\n1,2,3,maybe\n", "line 2: transa is 'maybe'"),
         ("M,N,K,layout\n1,2,3,zz\n", "line 2: layout is 'zz'"),
+        ("M,N,K,layout\n1,2,3,pn\n", r"line 2: layout is 'pn'; it must be .* \(B's also p\)"),
         ("M,N,K\n9999999999999,2,3\n", "line 2: m must be between"),
         ('M,N,K\n1,2,"3', "not a CSV file"),
     ],

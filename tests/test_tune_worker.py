@@ -238,6 +238,12 @@ def test_the_tolerance_lets_rounding_pass_and_little_more(dtype, k):
     assert bench.error(bench.repeat(Config())) > allowed
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_what_is_turned_over_is_held_once(dtype):
+    plain, turned, apart = (footprint(Problem(dtype, 50, 40, 30, layout=layout)) for layout in ("nn", "tt", "gg"))
+    assert plain == turned < apart
+
+
 @pytest.mark.parametrize("problem", [Problem("f32", 500, 400, 300), Problem("c128", 50, 40, 30, 4, "gg")])
 def test_the_footprint_covers_what_is_held(problem):
     bench = worker.Bench(problem, 0, lambda p, c: None)

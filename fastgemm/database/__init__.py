@@ -14,8 +14,8 @@ measured with, and only the groups of this CPU and this build are used, so one f
 serve several machines and survive an upgrade.
 
 There are no records for a whole ISA tier.  What is confirmed on one CPU need not hold on another of the tier: blocks
-follow cache sizes, packing the second-level cache, teams the number of cores, and a record promises never to be slower
-than the heuristic, which has just these numbers of the CPU at hand.  A record without them could promise nothing.
+follow cache sizes, packing the second-level cache, teams the number of cores, and a record is written only for a gain
+that two processes confirmed, over the heuristic, which has just these numbers of the CPU at hand.
 
 Files are data from outside.  Every field is checked before a record is used; what does
 not pass is left out with one `DatabaseWarning` a file, and never stops a computation.

@@ -50,7 +50,7 @@ One idea a module:
 ``recheck``      whether the gains of a database hold, in fresh processes
 ``report``       progress and the table at the end
 ``chronicle``    the report that stays: Markdown and plots
-``words``        times, configurations, problems and errors in a few words
+``words``        times, dates, configurations, problems and errors in a few words
 ``session``      a run of the command: many problems, one budget, what is kept
 ``strategies``   one file each, found by looking into the folder
 ================ =======================================================================

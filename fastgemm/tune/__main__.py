@@ -31,7 +31,7 @@ machine, and record them. Every later Python process uses the records by itself.
 For each shape the heuristic's configuration is timed first, then what the strategy
 proposes. Every answer is checked against NumPy. The best are timed again in turn with the
 heuristic's, and a record is written only for a gain that is statistically certain
-(p < 0.05) and at least 3 percent: tuning never makes a call slower.
+(p < 0.05) and at least 3 percent, and that a second process has confirmed.
 """
 
 EPILOG = """\
@@ -81,10 +81,10 @@ examples:
 
 files:
   A CSV file has the columns M, N, K and, where wanted, batch, transA, transB (0 or 1),
-  dtype and layout (row, col, or two of the letters n, t, g). A log says which dtypes and how
-  many threads there were; --dtype and --threads choose among them. Records go to --db, by default
-  to FASTGEMM_DB or your data folder; a journal beside it (.log.jsonl) keeps what was tuned, a log
-  (.trials.jsonl, 8 MiB at most) every time that was measured, which xgb learns from.
+  dtype and layout (row, col, or two letters of n, t, g; B's also p). A log says which dtypes and
+  how many threads there were; --dtype and --threads choose among them. Records go to --db, by
+  default to FASTGEMM_DB or your data folder; a journal beside it (.log.jsonl) keeps what was tuned,
+  a log (.trials.jsonl, 8 MiB at most) every time that was measured, which xgb learns from.
 
 Ctrl-C keeps every shape that is finished. Leave the machine alone while tuning: the
 report says when its times were too unsteady to see small gains.

@@ -33,7 +33,7 @@ NOISY = 0.10
 FINALISTS = 3
 SEMIFINAL_ROUNDS = 7
 
-# Seven pairs can give p = 0.008 and four not even 0.05; more than 41 would only find gains that are too small.
+# Nine pairs can give p = 0.002 and four not even 0.05; more than 41 would only find gains that are too small.
 FINAL_ROUNDS = (9, 41)
 FINAL_SECONDS = 2.0
 

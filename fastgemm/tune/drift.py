@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ..problem import Config
 from .measure import Measurement, Runner
 
-# Trials, and seconds, between two looks: a twentieth of the trials at most.
+# Trials, or seconds, between two looks, and the least trials: one more for twenty quick ones, for five slow ones.
 TRIALS, SECONDS = 20, 3.0
 LEAST_TRIALS = 5
 

@@ -13,7 +13,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from .measure import Measurement, ReplayRunner, Runner
 from .search_space import SearchSpace
 from .space import Space
 from .strategies import Strategy
+from .words import today
 
 # A strategy that proposes only known configurations this often has nothing more to say.
 PATIENCE = 200
@@ -232,8 +232,3 @@ def finished(path: Path, cpu: str, kernels: str, mode: str = journal.SEARCH) -> 
         and (entry.status == "rejected" or (entry.status == "confirmed" and entry.problem in present))
     }
     return done, left_out
-
-
-def today() -> str:
-    """Return the date of a record."""
-    return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -112,17 +112,17 @@ def tune(compiled: CompiledGraph, options: Namespace) -> Tuned:
         What stopped the run; the problems that were finished before have their records, which the graph does not use
         yet.
     """
-    from . import session
+    from . import driver, session
 
     _check(options)
     asked = problems(compiled)
     path = session.database_file(options)
     earlier = dispatch.tuned()
-    known = _records(path)
+    known = driver.recorded(path, cpu.key(), kernels.kernel_hash())
     if stopped := session.tune(asked, options).stopped:
         raise stopped
     dispatch.reload()
-    now = _records(path)
+    now = driver.recorded(path, cpu.key(), kernels.kernel_hash())
     new = [now[p] for p in asked if p in now and now[p] != known.get(p)]
     read = [record for p in asked if (record := dispatch.tuned().exact(p)) is not None]
     if not new or any(record not in read for record in new):
@@ -147,10 +147,6 @@ def _check(options: Namespace) -> None:
         raise ValueError(f"seconds must be above zero, not {options.seconds}")
     if options.trials is not None and operator.index(options.trials) < 1:
         raise ValueError(f"trials must be above zero, not {options.trials}")
-
-
-def _records(path: Path) -> dict[Problem, Record]:
-    return {r.problem: r for r in database.read(path, cpu=cpu.key(), kernels=kernels.kernel_hash())[0]}
 
 
 def _seconds(compiled: CompiledGraph) -> tuple[float, float]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from . import lines
 from .kernel_nests import described
 from .measure import OUTCOMES, Measurement
 from .nests import Experience
+from .words import today
 
 # Some 25,000 trials, which are read in a second; the older half goes when there are more.
 MOST_BYTES = 8 << 20
@@ -170,7 +170,7 @@ class Log:
     def add(self, problem: Problem, measurement: Measurement, strategy: str) -> None:
         """Add a trial."""
         seconds = measurement.seconds if measurement.outcome == "ok" else 0.0
-        about = (self._cpu, self._kernels, strategy, f"{datetime.now(UTC):%Y-%m-%d}")
+        about = (self._cpu, self._kernels, strategy, today())
         self._new.append(Trial(problem, measurement.config, seconds, measurement.outcome, *about))
         if not self._works:
             return

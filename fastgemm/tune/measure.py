@@ -145,10 +145,9 @@ def footprint(problem: Problem) -> int:
     """
     # Single precision is compared with a product in double: copies of the operands, and twice the bytes of C.
     wide = 0 if problem.row.itemsize >= 8 and problem.row.numpy in ("float64", "complex128") else 2
-    # A matrix whose rows and columns both lie apart is every second column of a larger one.
-    # Elements that are not adjacent are every second one of a larger matrix.
-    a = problem.m * problem.k * (1 + (problem.layout[0] != "n") + wide)
-    b = problem.k * problem.n * (1 + (problem.layout[1] != "n") + wide)
+    # A matrix whose rows and columns both lie apart is every second column of a larger one; a packed one is a copy.
+    a = problem.m * problem.k * (1 + (problem.layout[0] in "gp") + wide)
+    b = problem.k * problem.n * (1 + (problem.layout[1] in "gp") + wide)
     # The output, the reference, their difference and its size.
     c = problem.m * problem.n * (1 + 3 * max(wide, 1))
     return problem.batch * problem.row.itemsize * (a + b + c)

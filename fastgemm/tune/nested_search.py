@@ -26,7 +26,7 @@ from ..problem import Problem
 from . import driver, lines, report, session, strategies
 from .live import LiveRunner
 from .nested import NestedSpace, State
-from .words import duration, name
+from .words import duration, name, today
 
 PROGRAM = "from fastgemm.tune import nested_worker; nested_worker.main()"
 
@@ -141,7 +141,7 @@ def found(problem: Problem, strategy: strategies.Strategy, budget: driver.Budget
         len(space),
         strategy.name,
         seed,
-        driver.today(),
+        today(),
         cpu.key(),
         kernels.kernel_hash(),
     )

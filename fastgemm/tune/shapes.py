@@ -6,7 +6,7 @@ others are ignored.  A log has one JSON object a line with the fields of a `Prob
 and the number of its calls, as ``FASTGEMM_LOG_UNTUNED`` writes them.
 
 Input that cannot be read raises `ShapeError` with the file and the line.  A row that
-reads well but has no kernels (an integer dtype, for instance) is left out and reported:
+reads well but has no kernels (of longdouble, for instance) is left out and reported:
 lists of real shapes contain such rows.
 """
 
@@ -271,7 +271,7 @@ def _letters(where: str, cells: dict[str, str]) -> tuple[str, bool]:
     if order in LAYOUTS:
         return order, False
     if order not in ("", "row", "col"):
-        raise ShapeError(f"{where}: layout is {order!r}; it must be row, col or two of the letters n, t, g")
+        raise ShapeError(f"{where}: layout is {order!r}; it must be row, col or two letters of n, t, g (B's also p)")
     letters = ""
     for column in ("transa", "transb"):
         cell = cells.get(column, "").lower()

@@ -25,6 +25,7 @@ from .compare import GAIN, P_VALUE, SEMIFINAL_ROUNDS, judge
 from .journal import Entry
 from .live import LiveRunner
 from .measure import Runner
+from .words import today
 
 Say = Callable[[str], None]
 
@@ -113,7 +114,7 @@ def tune(problem: Problem, base: Config, names: Sequence[str], runner: Runner, a
     found = runner.measure(candidates)
     ran = [m.config for m in found if m.outcome == "ok"]
     failed = [m for m in found if m.outcome != "ok"]
-    about = Entry(problem, "failed", candidates[0], trials=len(found), strategy="specialize", date=driver.today())
+    about = Entry(problem, "failed", candidates[0], trials=len(found), strategy="specialize", date=today())
     if failed:
         about = dataclasses.replace(about, failures=len(failed), detail=f"{failed[0].outcome}: {failed[0].detail}")
     if not ran:
@@ -156,7 +157,7 @@ def run(
         if base.family == "numpy" or base.misfit(problem):
             base = rules.config(problem)
         if shape not in modules:
-            yield Entry(problem, "failed", base, strategy="specialize", date=driver.today(), detail=NOT_COMPILED), None
+            yield Entry(problem, "failed", base, strategy="specialize", date=today(), detail=NOT_COMPILED), None
             continue
         around = base if base.isa == tier.name else rules.config(problem, tier)
         with contextlib.closing(LiveRunner(problem, options.seed)) as runner:

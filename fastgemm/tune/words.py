@@ -1,4 +1,4 @@
-"""Times, configurations, problems and errors in a few words, and the mean of ratios: without any extra."""
+"""Times, dates, configurations, problems and errors in a few words, and the mean of ratios: without any extra."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from ..database import DatabaseWarning
@@ -45,6 +46,17 @@ def clock(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def today() -> str:
+    """Write the date of a record, a trial or an outcome.
+
+    Examples
+    --------
+    >>> len(today().split("-"))
+    3
+    """
+    return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def describe(config: Config) -> str:
