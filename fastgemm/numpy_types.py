@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from . import registry
 
@@ -53,3 +54,25 @@ def row_of(dtype: np.dtype[Any]) -> registry.DType | None:
 def plain(row: registry.DType) -> np.dtype[Any] | None:
     """Return the NumPy type of a row's operands; None where it is a package's that is not imported."""
     return bfloat16() if row.numpy == "bfloat16" else np.dtype(row.numpy)
+
+
+def zero_points(name: str, given: ArrayLike, dtype: np.dtype[Any], *, one: bool = False) -> NDArray[Any]:
+    """Return zero points of bytes in int32: whole numbers within the limits of the bytes' type.
+
+    Raises
+    ------
+    ValueError
+        If they are none, or not `one` where that is asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> zero_points("zero_point", [3, 200], np.dtype("u1"))
+    array([  3, 200], dtype=int32)
+    """
+    numbers, limits = np.asarray(given), np.iinfo(dtype)
+    whole = numbers.dtype.kind in "iu" and (numbers.size == 1 or not one)
+    if not whole or (numbers.size and not limits.min <= numbers.min() <= numbers.max() <= limits.max):
+        what = "be one whole number" if one else "hold whole numbers"
+        raise ValueError(f"{name} must {what} from {limits.min} to {limits.max}")
+    return numbers.astype(np.int32)

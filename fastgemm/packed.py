@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _packed, dispatch, kernels, registry
+from . import _packed, dispatch, kernels, numpy_types, registry
 from ._outputs import fresh
 from .heuristic import packed_b
 from .problem import MAX_BYTES_K, Problem
@@ -39,7 +39,7 @@ class PackedMatrix(_packed.Right):
         has no products of bytes, those that have zero points or no sign, or are packed for more rows than a few, are
         kept as 16 bits.
     zero_point : ndarray or None
-        Of bytes: what they stand above.
+        Of bytes: what they stand above.  Read-only.
 
     Examples
     --------
@@ -61,6 +61,9 @@ class PackedMatrix(_packed.Right):
     def __init__(self, b: Array, rows: int | None = None, zero_point: Array | None = None) -> None:
         k, n = b.shape
         self._shape, self._rows, self._plain = (k, n), rows, None
+        if zero_point is not None:
+            zero_point = np.array(zero_point, np.int32)
+            zero_point.flags.writeable = False
         row = _row(b.dtype)
         tier = kernels.active_isa()
         if tier is None or 0 in b.shape or not registry.supported(row, tier):
@@ -84,7 +87,7 @@ class PackedMatrix(_packed.Right):
         start = -memory.ctypes.data % _PAGE
         memory[start + panels.nbytes :][:behind] = 0
         memory = memory[start : start + panels.nbytes]
-        panels.fill(b, memory, None if zero_point is None else np.ascontiguousarray(zero_point, np.int32))
+        panels.fill(b, memory, zero_point)
         memory.flags.writeable = False
         self._nbytes = panels.nbytes
         super().__init__(panels, zero_point, b.dtype)
@@ -286,17 +289,15 @@ def pack(
     if zero_point is not None:
         if row.name != _BYTES:
             raise TypeError(f"zero points belong to int8 and uint8, not to {array.dtype}")
-        zero = _zero_points(np.asarray(zero_point), array)
+        zero = _zero_points(zero_point, array)
     return PackedMatrix(np.require(array, array.dtype.newbyteorder("="), ["ALIGNED"]), rows, zero)
 
 
-def _zero_points(given: Array, array: Array) -> Array | None:
-    limits = np.iinfo(array.dtype)
-    if given.dtype.kind not in "iu" or (given.size and (given.min() < limits.min or given.max() > limits.max)):
-        raise ValueError(f"zero_point must hold whole numbers from {limits.min} to {limits.max}")
-    if given.size != 1 and given.shape not in ((array.shape[1],), (1, array.shape[1])):
-        raise ValueError(f"zero_point has shape {given.shape}: one number or {array.shape[1]} fit")
-    return given.astype(np.int32).reshape(-1) if given.any() else None
+def _zero_points(given: ArrayLike, array: Array) -> Array | None:
+    zero = numpy_types.zero_points("zero_point", given, array.dtype)
+    if zero.size != 1 and zero.shape not in ((array.shape[1],), (1, array.shape[1])):
+        raise ValueError(f"zero_point has shape {zero.shape}: one number or {array.shape[1]} fit")
+    return zero.reshape(-1) if zero.any() else None
 
 
 def _again(array: Array, rows: int | None, zero_point: Array | None) -> PackedMatrix:

@@ -150,11 +150,8 @@ def _zero(name: str, value: ArrayLike | None, operand: Array | PackedMatrix, axi
 
 def _numbers(name: str, value: ArrayLike, operand: Array | PackedMatrix, axis: int) -> Array | None:
     """Bring a zero point to int32 and to a shape that broadcasts against the operand: along its rows or columns."""
-    given = np.asarray(value)
-    limits = np.iinfo(operand.dtype)
-    if given.dtype.kind not in "iu" or (given.size and (given.min() < limits.min or given.max() > limits.max)):
-        raise ValueError(f"{name}_zero_point must hold whole numbers from {limits.min} to {limits.max}")
-    zero = _along(f"{name}_zero_point", given.astype(np.int32), operand, axis)
+    name = f"{name}_zero_point"
+    zero = _along(name, numpy_types.zero_points(name, value, operand.dtype), operand, axis)
     return zero if zero.any() else None
 
 

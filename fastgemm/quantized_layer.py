@@ -88,7 +88,10 @@ def qlinear(
     factor, columns = np.ascontiguousarray(scale, np.float32), shape[-1]
     if np.shape(scale) not in ((), (1,), (columns,)):
         raise ValueError(f"qlinear: scale of shape {np.shape(scale)} does not fit {columns} outputs")
-    zero = _zero_point(x_zero_point, left.dtype)
+    zero = None
+    if x_zero_point is not None:
+        found = numpy_types.zero_points("qlinear: x_zero_point", x_zero_point, left.dtype, one=True)
+        zero = found.reshape(1) if found.any() else None
     panels, tier = right.panels, layer.epilogue_level()
     if panels is None or tier is None or 0 in shape:
         sums = np.asarray(matmul_integer(left, right, zero), np.float32)
@@ -102,12 +105,3 @@ def qlinear(
     rows = np.require(left, requirements=["ALIGNED"]).reshape(math.prod(shape[:-1]), panels.k)
     single = np.dtype(np.float32)
     return layer.fused(product, rows, [factor], columns, added, shortcut, what, shape, single, out, "qlinear")
-
-
-def _zero_point(given: ArrayLike | None, dtype: np.dtype[Any]) -> Array | None:
-    if given is None:
-        return None
-    zero, limits = np.asarray(given), np.iinfo(dtype)
-    if zero.dtype.kind not in "iu" or zero.size != 1 or not limits.min <= zero.reshape(-1)[0] <= limits.max:
-        raise ValueError(f"qlinear: x_zero_point must be one whole number from {limits.min} to {limits.max}")
-    return zero.reshape(1).astype(np.int32) if zero.any() else None

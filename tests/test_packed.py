@@ -199,6 +199,7 @@ def test_errors() -> None:
         (lambda: fastgemm.pack(np.ones((2, 2)), rows=0), ValueError, "at least 1"),
         (lambda: fastgemm.pack(np.ones((2, 2)), zero_point=1), TypeError, "zero points belong"),
         (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=200), ValueError, "from -128 to 127"),
+        (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=0.5), ValueError, "must hold whole numbers"),
         (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=[1, 2, 3]), ValueError, "one number or 2"),
         (lambda: ones.astype("f8") @ made, TypeError, "packed as float32, a is float64"),
         (lambda: made @ ones.T, TypeError, "right operand"),
@@ -214,6 +215,11 @@ def test_errors() -> None:
             call()
     with pytest.raises(ValueError):
         made.panels.memory[0] = 1  # type: ignore[union-attr]
+    given = np.int8([1, 2])
+    for bytes_ in (one := fastgemm.pack(np.ones((3, 2), "i1"), zero_point=given), pickle.loads(pickle.dumps(one))):
+        with pytest.raises(ValueError, match="read-only"):
+            bytes_.zero_point[0] = 5
+    assert given.flags.writeable
 
 
     for name in ("shape", "rows", "nbytes", "dtype"):
