@@ -177,11 +177,17 @@ def _aligned(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.require(array, dtype, ["ALIGNED"]).view(np.ndarray)
 
 
+def _arithmetic(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that a result is computed in: halves are rounded once, at the end."""
+    return np.dtype(np.float32) if dtype.name in registry.HALVES else dtype
+
+
 def _scale(target: NDArray[Any], beta: complex) -> None:
+    kind = _arithmetic(target.dtype)
     if beta == 0:
         target[...] = 0
     elif beta != 1:
-        target *= target.dtype.type(beta)
+        np.multiply(target, kind.type(beta), out=target, dtype=kind, casting="unsafe")
 
 
 def _by_numpy(
@@ -196,8 +202,7 @@ def _by_numpy(
 ) -> NDArray[Any]:
     """Compute the same by a product and NumPy's arithmetic, for dtypes whose kernels have no alpha and beta."""
     _check_scalars(alpha, beta, dtype)
-    # Halves are rounded once, at the end.
-    kind: np.dtype[Any] = np.dtype(np.float32) if dtype.name in registry.HALVES else dtype
+    kind = _arithmetic(dtype)
     if dtype.kind in "biu":
         first, second = _wrapped("alpha", alpha, dtype), _wrapped("beta", beta, dtype)
     else:

@@ -272,6 +272,17 @@ def test_bfloat16_has_factors_of_floats() -> None:
         np.testing.assert_array_equal(got, want.astype(a.dtype))
 
 
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_beta_of_halves_is_rounded_once(kind: Any) -> None:
+    """Also where nothing is multiplied: alpha is 0, or there is no inner dimension."""
+    c = (arrays("f4", 30, 40, 1)[2] * 0.37).astype(kind)
+    a, b = np.ones((30, 2), kind), np.ones((2, 40), kind)
+    for beta, added in ((0.1, c), (70000.0, c / kind(1024)), (1e-8, c * kind(4096))):
+        want = (added.astype("f4") * np.float32(beta)).astype(kind)
+        for left, right, alpha in ((a, b, 0), (a[:, :0], b[:0], 1), (a * kind(0), b, 1)):
+            np.testing.assert_array_equal(fastgemm.gemm(left, right, added, alpha=alpha, beta=beta), want)
+
+
 def test_array_likes() -> None:
     np.testing.assert_array_equal(fastgemm.gemm([[1.0, 2.0]], [[3.0], [4.0]], [[5.0]], beta=1), [[16.0]])
     assert type(fastgemm.gemm(np.eye(2).view(np.matrix), np.eye(2))) is np.ndarray
