@@ -26,10 +26,11 @@ class Epilogue(NamedTuple):
     whole: bool = False
 
 
-# What `fastgemm.linear` calls an activation.  Bias and residual are added before it, by the same function.
+# What `fastgemm.linear` calls an activation.  Bias and residual are added before it, by the same function.  Of -inf the
+# formulas of gelu and gelu_tanh make NaN, as silu's does; float32's kernels of v3 and v4 (`segments.py`) make 0.
 EPILOGUES = (
     Epilogue("none", 0, (), "x", "x", whole=True),
-    Epilogue("relu", 1, (), "above(x, zero)", "np.maximum(x, 0)", whole=True),
+    Epilogue("relu", 1, (), "above(x, zero)", "np.maximum(x, np.zeros((), x.dtype))", whole=True),
     Epilogue("leaky_relu", 2, (("p", 0.01),), "if_below(x, zero, x * p, x)", "np.where(x < 0, x * p, x)"),
     Epilogue("gelu", 3, (), "gelu(x)", "0.5 * x * (1 + erf(x * 0.7071067811865476))"),
     Epilogue("gelu_tanh", 4, (), "gelu_tanh(x)", "0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))"),

@@ -54,7 +54,7 @@ def _layer(x: Any, weight: Any, bias: Any, what: Activation, residual: Any, out:
     panels = right.panels if packed and operands == right.dtype else None
     fits = plain and 0 not in (rows, inner, columns) and (panels is not None or not packed)
     if not fits or tier is None or sums is None or finished is None:
-        made = _step_by_step(left, right, added, shortcut, what, plain, sums)
+        made = _step_by_step(left, right, added, shortcut, what, plain, sums, finished)
         # Halves are rounded here.
         rounded: Array = made if finished is None or finished == dtype else made.astype(dtype, copy=False)
         return given(rounded, out)
@@ -73,12 +73,17 @@ def _layer(x: Any, weight: Any, bias: Any, what: Activation, residual: Any, out:
 
 
 def _step_by_step(
-    left: Array, right: Any, bias: Any, residual: Any, what: Activation, plain: bool, sums: np.dtype[Any] | None
-) -> Any:
-    """Return the layer by NumPy's functions; `sums`: the type of the product, None: as NumPy chooses."""
+    left: Array, right: Any, bias: Any, residual: Any, what: Activation, plain: bool, sums: np.dtype[Any] | None,
+    finished: np.dtype[Any] | None,
+) -> Any:  # fmt: skip
+    """Return the layer by NumPy's functions; `sums`, `finished`: types of the product and of what follows it.
+
+    None: as NumPy chooses.
+    """
     if not plain:
         return epilogues.apply(np.matmul(left, right), bias, residual, what)
-    return np.asarray(epilogues.apply(matmul(left, right, dtype=sums), bias, residual, what))
+    made = matmul(left, right, dtype=sums)
+    return np.asarray(epilogues.apply(made if finished is None else made.astype(finished), bias, residual, what))
 
 
 def _terms(take: Callable[[Any], Any], *given: Any) -> list[Any]:
