@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -101,13 +102,32 @@ def _empty(left: Array, right: Array, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def items(left: Array, right: Array, out: Array) -> list[tuple[Array, Array, Array]]:
-    """Cut stacks of any depth into what a plan takes: matrices, or stacks of one dimension."""
+    """Cut stacks of any depth into what a plan takes: matrices, or stacks of one dimension, as long as there are."""
     lead = out.shape[:-2]
     if len(lead) == 0:
         return [(left, right, out)]
     left = np.broadcast_to(left, (*lead, *left.shape[-2:]))
     right = np.broadcast_to(right, (*lead, *right.shape[-2:]))
-    return [(left[at], right[at], out[at]) for at in np.ndindex(*lead[:-1])]
+    if len(lead) == 1:
+        return [(left, right, out)]
+    groups = _joined(lead, [x.strides for x in (left, right, out)])
+    sizes = [math.prod(lead[axis] for axis in group) for group in groups]
+    order = [axis for group in groups for axis in group]
+    ones = [axis for axis in range(len(lead)) if axis not in order]
+    # (Views: axes that join need no copy.)
+    a, b, c = (x.transpose(*ones, *order, -2, -1).reshape(*sizes, *x.shape[-2:]) for x in (left, right, out))
+    return [(a[at], b[at], c[at]) for at in np.ndindex(*sizes[:-1])]
+
+
+def _joined(lead: tuple[int, ...], strides: list[tuple[int, ...]]) -> list[list[int]]:
+    """Return a stack's axes, those in one group that lie like one axis in every array; the longest group last."""
+    groups: list[list[int]] = []
+    for axis in sorted((axis for axis, size in enumerate(lead) if size > 1), key=lambda axis: -abs(strides[-1][axis])):
+        if groups and all(by[groups[-1][-1]] == lead[axis] * by[axis] for by in strides):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return sorted(groups, key=lambda group: math.prod(lead[axis] for axis in group))
 
 
 def _with_complex(a: Array, b: Array, out: Array | None) -> Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from oracle import laid, same
 
 import fastgemm
-from fastgemm import _mixed, dispatch, graph, kernels, registry
+from fastgemm import _mixed, dispatch, graph, kernels, mixed, registry
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
@@ -205,6 +206,35 @@ def test_the_same_as_numpy() -> None:
     same(lambda f: f(a[0], b[0, :, 0], dtype="i4"))
     same(lambda f: f(a[0], b[0], out=np.zeros((5, 3), "i4")))
     same(lambda f: f(a[0], b[0].view("u1"), dtype="i4"))
+
+
+def test_stacks_of_any_depth_are_few_calls() -> None:
+    """Axes that lie like one are one, and the longest of what remains is the stack of each call."""
+
+    def calls(*stacks: np.ndarray) -> int:
+        a, b, out = stacks
+        made = mixed.items(a, b, out)
+        for x, y, z in made:
+            assert np.may_share_memory(z, out)
+            z[...] = x @ y
+        np.testing.assert_array_equal(out, a @ b)
+        return len(made)
+
+    def stack(*shape: int) -> np.ndarray:
+        return np.arange(math.prod(shape), dtype="i8").reshape(shape)
+
+    def empty(*lead: int) -> np.ndarray:
+        return np.zeros((*lead, 2, 4), "i8")
+
+    assert calls(stack(40, 1, 2, 3), stack(40, 1, 3, 4), empty(40, 1)) == 1
+    assert calls(stack(40, 2, 2, 3), stack(40, 2, 3, 4), empty(40, 2)) == 1
+    assert calls(stack(1, 1, 2, 3), stack(3, 4), empty(1, 1)) == 1
+    assert calls(stack(40, 3, 2, 2, 3), stack(3, 4), empty(40, 3, 2)) == 1
+    assert calls(stack(40, 2, 2, 3), stack(2, 3, 4), empty(40, 2)) == 2
+    assert calls(stack(2, 40, 2, 3).swapaxes(0, 1), stack(40, 2, 3, 4), empty(40, 2)) == 2
+    assert calls(stack(40, 5, 2, 3)[:, ::2], stack(40, 3, 3, 4), empty(40, 3)) == 3
+    assert calls(stack(3, 2, 5, 2, 3)[::-1, ::-1, ::-1], stack(3, 4), empty(3, 2, 5)) == 1
+    assert calls(stack(2, 40, 2, 3), stack(2, 40, 3, 4), empty(2, 81)[:, :80:2]) == 2
 
 
 def test_stacks_with_zero_points_of_their_own() -> None:
