@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from .packed import PackedMatrix
 Array = NDArray[Any]
 # The rows of products whose sums stay, and whose sums are bytes again.
 _SUMS, _QUANTISED = registry.dtype("i8_i32"), registry.dtype("i8_q8")
+# Numbers of both operands and the result of a matrix of a stack, which has zero points of its own, up to which they are
+# subtracted from sums of the whole stack: a call for each costs more (20 to 50 us).
+_FEW = 8192
 
 
 def matmul_integer(
@@ -107,17 +111,24 @@ def qlinear_matmul(
     zero = np.asarray(y_zero_point)
     if zero.dtype not in numpy_types.BYTES:
         raise TypeError(f"y_zero_point must be int8 or uint8, its type is the result's; not {zero.dtype}")
-    return _product(
-        left, right, _zero("a", a_zero_point, left, -2), _zero("b", b_zero_point, right, -1),
-        _Scales(np.asarray(a_scale), np.asarray(b_scale), np.asarray(y_scale), zero),
-    )
+    scales = _Scales(
+        _along("a_scale", np.asarray(a_scale), left, -2), _along("b_scale", np.asarray(b_scale), right, -1),
+        _along("y_scale", np.asarray(y_scale), left, -2), _one_if_equal(_along("y_zero_point", zero, left, -2)),
+    )  # fmt: skip
+    return _product(left, right, _zero("a", a_zero_point, left, -2), _zero("b", b_zero_point, right, -1), scales)
 
 
 class _Scales(NamedTuple):
+    """Of the operands and the result, and the result's zero points: as `_along` returns them."""
+
     a: Array
     b: Array
     y: Array
     zero: Array
+
+    def of_every_row(self, shape: tuple[int, ...]) -> _Scales:
+        a, y, zero = (_of_every_row(x, shape) for x in (self.a, self.y, self.zero))
+        return _Scales(a, self.b, y, zero)
 
 
 def _operand(name: str, value: ArrayLike) -> Array:
@@ -149,13 +160,14 @@ def _zero(name: str, value: ArrayLike | None, operand: Array | PackedMatrix, axi
 
 
 def _numbers(name: str, value: ArrayLike, operand: Array | PackedMatrix, axis: int) -> Array | None:
-    """Bring a zero point to int32 and to a shape that broadcasts against the operand: along its rows or columns."""
+    """Bring a zero point to int32 and to the shape that `_along` says; None: it is zero."""
     name = f"{name}_zero_point"
     zero = _along(name, numpy_types.zero_points(name, value, operand.dtype), operand, axis)
     return zero if zero.any() else None
 
 
 def _along(name: str, value: Array, operand: Array | PackedMatrix, axis: int) -> Array:
+    """Return numbers of an operand's rows or columns: a vector, of one for all or each; those of a stack as is."""
     matrix = operand.shape if len(operand.shape) > 1 else ((1, *operand.shape) if axis == -2 else (*operand.shape, 1))
     count = matrix[axis]
     if value.size == 1:
@@ -168,6 +180,12 @@ def _along(name: str, value: Array, operand: Array | PackedMatrix, axis: int) ->
     raise ValueError(f"{name} has shape {value.shape}: one number, {count}, or {wanted} fit")
 
 
+def _one_if_equal(numbers: Array) -> Array:
+    # ONNX wants a zero point beside each scale of y, and kernels one for all.
+    first = numbers.reshape(-1)[:1]
+    return first if first.size and (numbers == first).all() else numbers
+
+
 def _product(
     a: Array, b: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None, scales: _Scales | None = None
 ) -> Any:
@@ -175,39 +193,95 @@ def _product(
     right = b if isinstance(b, PackedMatrix) or b.ndim > 1 else b[:, None]
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"the inner sizes differ: a has {left.shape[-1]} columns, b {right.shape[-2]} rows")
-    lead: tuple[int, ...] = left.shape[:-2]
-    if lead != right.shape[:-2]:
-        lead = np.broadcast_shapes(lead, right.shape[:-2])
-    shape = (*lead, left.shape[-2], right.shape[-1])
-    sums = scales is None or not _fuses(scales, shape)
-    out = fresh(shape, np.int32 if sums or scales is None else scales.zero.dtype)
-    terms = None if sums or scales is None else _terms(scales, left, right)
-    if out.size:
-        many = any(zero is not None and zero.ndim > 1 for zero in (a_zero, b_zero))
-        if isinstance(right, PackedMatrix) and (right.panels is None or many):
-            right = right.toarray()
-        if isinstance(right, PackedMatrix):
-            assert right.panels is not None
-            _run_packed(left, right.panels, out, a_zero, terms)
-        elif many:
-            # Zero points of every matrix of the stack.
-            every = [(left, a_zero), (right, b_zero)]
-            for at in np.ndindex(*lead):
-                one = [_of_item(x, zero, lead, at) for x, zero in every]
-                _run(one[0][0], one[1][0], out[at], one[0][1], one[1][1], terms)
-        else:
-            for x, y, z in items(left, right, out):
-                _run(x, y, z, a_zero, b_zero, terms)
-    result = out if scales is None or not sums else _requantised(out, scales, left, right)
-    result = result.reshape((*lead, *shape[-2 + (a.ndim == 1) : len(shape) - (len(b.shape) == 1)]))
-    return result if result.ndim else result[()]
+    shape = _shape(left, right)
+    own = _own(a_zero, *([] if scales is None else scales))
+    if left.ndim > 2 and len(right.shape) == 2 and (isinstance(right, PackedMatrix) or own):
+        # One product of more rows.
+        left = left.reshape(math.prod(shape[:-1]), left.shape[-1])
+        a_zero = None if a_zero is None else _of_every_row(a_zero, shape)
+        scales = None if scales is None else scales.of_every_row(shape)
+    made = _sums(left, right, a_zero, b_zero) if scales is None else _quantised(left, right, a_zero, b_zero, scales)
+    made = made.reshape((*shape[:-2], *shape[len(shape) - 2 + (a.ndim == 1) : len(shape) - (len(b.shape) == 1)]))
+    return made if made.ndim else made[()]
+
+
+def _shape(left: Array, right: Array | PackedMatrix) -> tuple[int, ...]:
+    return (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1])
+
+
+def _own(*numbers: Array | None) -> bool:
+    """Whether each matrix of a stack has its own."""
+    return any(x is not None and x.ndim > 1 for x in numbers)
+
+
+def _of_every_row(numbers: Array, shape: tuple[int, ...]) -> Array:
+    """Return numbers of a stack's rows, or of those of each of its matrices, as a vector; one for all stays one."""
+    columns = numbers if numbers.ndim > 1 else numbers[:, None]
+    return numbers if numbers.size == 1 else np.broadcast_to(columns, (*shape[:-1], 1)).reshape(-1)
+
+
+def _sums(left: Array, right: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None) -> Array:
+    if _afterwards(left, right, a_zero, b_zero):
+        return _less_zero_points(left, right, a_zero, b_zero)
+    out = fresh(_shape(left, right), np.int32)
+    _write(left, right, out, a_zero, b_zero, None)
+    return out
+
+
+def _afterwards(left: Array, right: Array | PackedMatrix, *zeros: Array | None) -> bool:
+    (m, k), n = left.shape[-2:], right.shape[-1]
+    return _own(*zeros) and m * k + k * n + m * n <= _FEW
+
+
+def _less_zero_points(left: Array, right: Any, a_zero: Array | None, b_zero: Array | None) -> Array:
+    """Return the sums of a stack whose own zero points, times sums of the other operand, are subtracted from them."""
+    rows, columns = (zero if _own(zero) else None for zero in (a_zero, b_zero))
+    common = a_zero if rows is None else None
+    sums = _sums(left, right, common, b_zero if columns is None else None)
+    ones = np.ones(left.shape[-1], np.int8)
+    if rows is not None:
+        sums -= rows * _product(ones, right, None, b_zero)[..., None, :]
+    if columns is not None:
+        sums -= _product(left, ones, common, None)[..., None] * columns
+    return sums
+
+
+def _quantised(
+    left: Array, right: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None, scales: _Scales
+) -> Array:
+    if not _fuses(scales) or _afterwards(left, right, a_zero, b_zero):
+        return _requantised(_sums(left, right, a_zero, b_zero), scales)
+    out = fresh(_shape(left, right), scales.zero.dtype)
+    _write(left, right, out, a_zero, b_zero, _terms(scales))
+    return out
+
+
+def _write(
+    left: Array, right: Array | PackedMatrix, out: Array, a_zero: Array | None, b_zero: Array | None,
+    terms: tuple[Any, ...] | None,
+) -> None:  # fmt: skip
+    if out.size == 0:
+        return
+    if isinstance(right, PackedMatrix):
+        if right.panels is not None:
+            kind, made = _SUMS if terms is None else _QUANTISED, np.require(left, requirements=["ALIGNED"])
+            return _packed.product_into(right.panels, made, out, kind, _contiguous(a_zero), terms)
+        right = right.toarray()
+    if not _own(a_zero, b_zero):
+        for x, y, z in items(left, right, out):
+            _run(x, y, z, a_zero, b_zero, terms)
+        return
+    lead = out.shape[:-2]
+    for at in np.ndindex(*lead):
+        (x, x_zero), (y, y_zero) = (_of_item(*each, lead, at) for each in ((left, a_zero), (right, b_zero)))
+        _run(x, y, out[at], x_zero, y_zero, terms)
 
 
 def _of_item(x: Array, zero: Array | None, lead: tuple[int, ...], at: tuple[int, ...]) -> tuple[Array, Array | None]:
     matrix = np.broadcast_to(x, (*lead, *x.shape[-2:]))[at]
     if zero is None or zero.ndim == 1:
         return matrix, zero
-    return matrix, np.ascontiguousarray(np.broadcast_to(zero, (*lead, *zero.shape[-2:]))[at].reshape(-1))
+    return matrix, np.broadcast_to(zero, (*lead, *zero.shape[-2:]))[at].reshape(-1)
 
 
 def _run(
@@ -228,56 +302,38 @@ def _run(
     out[...] = (np.rint(total * factor.astype("f8")) + zero).clip(low, high).astype(out.dtype)
 
 
-def _run_packed(
-    a: Array, panels: _packed.Panels, out: Array, a_zero: Array | None, terms: tuple[Any, ...] | None
-) -> None:
-    row = _SUMS if terms is None else _QUANTISED
-    # Numbers for each row of a stack's matrices, again for each matrix: the stack is one product of more rows.
-    stack = a.size // (a.shape[-1] * a.shape[-2])
-    zero = _contiguous(a_zero)
-    if zero is not None and zero.size > 1:
-        zero = np.tile(zero, stack)
-    if terms is not None and terms[0].size > 1:
-        terms = (np.tile(terms[0], stack), *terms[1:])
-    made = np.require(a, requirements=["ALIGNED"]).reshape(-1, panels.k)
-    _packed.product_into(panels, made, out.reshape(-1, panels.n), row, zero, terms)
-
-
 def _contiguous(zero: Array | None) -> Array | None:
     return None if zero is None else np.ascontiguousarray(zero)
 
 
-def _fuses(scales: _Scales, shape: tuple[int, ...]) -> bool:
-    """Whether the kernels can quantise: scales of one matrix, one zero point, float32 arithmetic where both vary."""
-    single = scales.y.size == 1 and scales.zero.size == 1
-    wide = all(x.size in (1, n) for x, n in ((scales.a, shape[-2]), (scales.b, shape[-1])))
-    both = scales.a.size > 1 and scales.b.size > 1
-    known = all(x.dtype == np.float32 for x in scales[:3])
-    return single and wide and (known if both else all(x.dtype.kind == "f" for x in scales[:3]))
+def _fuses(scales: _Scales) -> bool:
+    """Whether the kernels can quantise: numbers of one matrix, one zero point, float32 arithmetic where both vary."""
+    floats = scales[:3]
+    if _own(*floats) or scales.zero.size != 1 or any(x.dtype.kind != "f" for x in floats):
+        return False
+    if scales.b.size == 1:
+        return scales.y.size == 1 or np.result_type(*floats).itemsize <= 4
+    return scales.y.size == 1 and (scales.a.size == 1 or all(x.dtype == np.float32 for x in floats))
 
 
-def _terms(scales: _Scales, left: Array, right: Array | PackedMatrix) -> tuple[Any, ...]:
+def _terms(scales: _Scales) -> tuple[Any, ...]:
     limits = np.iinfo(scales.zero.dtype)
-    zero = scales.zero.reshape(1).astype(np.float32)
     one = np.ones(1, np.float32)
-    first, second = _along("a_scale", scales.a, left, -2), _along("b_scale", scales.b, right, -1)
-    scale, both = scales.y.reshape(1), first.size > 1 and second.size > 1
+    first, second, scale = scales[:3]
+    both = first.size != 1 and second.size != 1
     if not both:
         # As ONNX's reference computes it, in the scales' own type.
         factor = (first * second / scale).astype(np.float32)
-        first, second = (factor, one) if first.size > 1 else (one, factor)
+        first, second = (factor, one) if second.size == 1 else (one, factor)
         scale = one
     first, second, scale = (np.ascontiguousarray(x) for x in (first, second, scale))
-    return first, second, scale, zero, both, float(limits.min), float(limits.max)
+    return first, second, scale, scales.zero.astype(np.float32), both, float(limits.min), float(limits.max)
 
 
-def _requantised(total: Array, scales: _Scales, left: Array, right: Array | PackedMatrix) -> Array:
-    def rows(name: str, value: Array) -> Array:
-        found = _along(name, value, left, -2)
-        return found.reshape(-1, 1) if found.ndim == 1 else found
-
-    factor = rows("a_scale", scales.a) * _along("b_scale", scales.b, right, -1) / rows("y_scale", scales.y)
-    limits = np.iinfo(scales.zero.dtype)
-    found = np.rint(total * factor.astype("f8")) + rows("y_zero_point", scales.zero)
-    result: Array = found.clip(limits.min, limits.max).astype(scales.zero.dtype)
+def _requantised(total: Array, scales: _Scales) -> Array:
+    a, y, zero = (x[:, None] if x.ndim == 1 else x for x in (scales.a, scales.y, scales.zero))
+    factor = a * scales.b / y
+    limits = np.iinfo(zero.dtype)
+    found = np.rint(total * factor.astype("f8")) + zero
+    result: Array = found.clip(limits.min, limits.max).astype(zero.dtype)
     return result

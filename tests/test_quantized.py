@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oracle import laid, same
 
 import fastgemm
-from fastgemm import _mixed, dispatch, graph, kernels, mixed, registry
+from fastgemm import _mixed, _packed, dispatch, graph, kernels, mixed, quantized, registry
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
@@ -245,6 +245,51 @@ def test_stacks_with_zero_points_of_their_own() -> None:
     assert fastgemm.matmul_integer(a[0, 0, 0], b[0, :, 0]) == wide(a[0, 0, 0]) @ wide(b[0, :, 0])
 
 
+class Calls:
+    """Counts calls of a function, which are made."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.count = function, 0
+
+    def __call__(self, *given: Any) -> Any:
+        self.count += 1
+        return self.function(*given)
+
+
+@pytest.mark.parametrize(("kind_a", "kind_b"), PAIRS)
+def test_zero_points_of_stacks_are_few_calls(kind_a: str, kind_b: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small matrices; a stack by one matrix is one matrix, packed or not; large ones keep calls of their own."""
+    product, packed = Calls(_mixed.product), Calls(_packed.product_into)
+    monkeypatch.setattr(_mixed, "product", product)
+    monkeypatch.setattr(_packed, "product_into", packed)
+    monkeypatch.setattr(fastgemm.PackedMatrix, "toarray", None)
+
+    def check(a: np.ndarray, b: np.ndarray, right: Any, rows: Any, columns: Any, scale: np.ndarray) -> int:
+        product.count = packed.count = 0
+        total = wide(a, rows) @ wide(b, columns)
+        assert np.array_equal(fastgemm.matmul_integer(a, right, rows, columns), total)
+        one, zero = np.float32(1), np.uint8(7)
+        got = fastgemm.qlinear_matmul(a, scale, rows, right, one, columns, one, zero)
+        assert np.array_equal(got, np.rint(total * scale.astype("f8") + 7).clip(0, 255).astype("u1"))
+        return product.count + packed.count
+
+    scale, one = np.geomspace(1e-4, 1e-2, 300).astype("f4").reshape(20, 5, 3, 1), np.float32([0.01])
+    a, b, rows = full((20, 5, 3, 9), kind_a, 1), full((9, 5), kind_b, 2), full((20, 5, 3, 1), kind_a, 3)
+    column = full((5,), kind_b, 4)
+    for left in (a, a[::-1, ::2]):
+        own, scales = rows[: left.shape[0], : left.shape[1]], scale[: left.shape[0], : left.shape[1]]
+        for right in (b, fastgemm.pack(b, zero_point=column)):
+            assert check(left, b, right, own, column, scales) == 2
+            assert check(left, b, right, own, column, one) == 2
+            assert check(left, b, right, own[0, 0], column, scales) <= 4
+    stack, columns = full((5, 9, 4), kind_b, 2), full((5, 1, 4), kind_b, 4)
+    for first, second in ((rows, columns), (rows, None), (rows[0], column[0]), (None, columns), (rows[0, 0], columns)):
+        assert check(a, stack, stack, first, second, one) <= 16
+    large = full((3, 40, 90), kind_a, 1), full((3, 90, 80), kind_b, 2)
+    first, second = full((3, 40, 1), kind_a, 3), full((3, 1, 80), kind_b, 4)
+    assert check(*large, large[1], first, second, one) == 6
+
+
 @hypothesis.settings(deadline=None, max_examples=100)
 @hypothesis.given(st.data(), st.sampled_from(PAIRS))
 def test_any_bytes(data: st.DataObject, kinds: tuple[str, str]) -> None:
@@ -331,6 +376,33 @@ def test_scales_of_rows_and_columns(kind: str) -> None:
     per_row = fastgemm.qlinear_matmul(a, sa, None, b, sb, None, sa + np.float32(0.01), np.full(21, 5, kind))
     want = np.rint(total * (sa[:, None] * sb / (sa + np.float32(0.01))[:, None]).astype("f8")) + 5
     assert np.array_equal(per_row, want.clip(ends.min, ends.max).astype(kind))
+
+
+@pytest.mark.parametrize("scale", ["f4", "f2"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_scales_of_the_results_rows(packed: bool, scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels take them where b has one scale, and give NumPy's bytes; zero points that are equal are one."""
+    monkeypatch.setattr(quantized, "_requantised", None)
+    a, b = full((21, 50), "u1", 1), full((50, 33), "i1", 2)
+    right: Any = fastgemm.pack(b) if packed else b
+    rows, zeros, one = (np.geomspace(1e-2, 3, 21).astype(scale), np.full(21, 5, "u1"), np.ones(1, scale))
+    for left, y in ((one, rows), (rows, one), (rows, rows[::-1]), (rows[:, None], rows[::-1, None])):
+        factor = left.reshape(-1, 1) * np.array(0.02, scale) / y.reshape(-1, 1)
+        want = np.rint(wide(a) @ wide(b) * factor.astype("f8") + 5).clip(0, 255).astype("u1")
+        for zero in (zeros[0], zeros, zeros[:, None]):
+            got = fastgemm.qlinear_matmul(a, left, None, right, np.array(0.02, scale), None, y, zero)
+            assert np.array_equal(got, want)
+
+
+def test_scales_of_no_rows_or_columns() -> None:
+    one = np.float32(1)
+    for m, n in ((1, 3), (0, 3), (2, 0), (0, 0)):
+        a, b, rows, columns = np.ones((m, 4), "i1"), np.ones((4, n), "i1"), np.ones(m, "f4"), np.ones(n, "f4")
+        for first, second, y in itertools.product((one, rows), (one, columns), (one, rows)):
+            for right in (b, fastgemm.pack(b)):
+                got = fastgemm.qlinear_matmul(a, first, None, right, second, None, y, np.int8(0))
+                assert np.array_equal(got, np.full((m, n), 4, "i1"))
+    assert fastgemm.matmul_integer(np.ones((0, 3, 4), "i1"), fastgemm.pack(b), np.ones((0, 3, 1), "i1")).size == 0
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
