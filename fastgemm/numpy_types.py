@@ -56,6 +56,11 @@ def plain(row: registry.DType) -> np.dtype[Any] | None:
     return bfloat16() if row.numpy == "bfloat16" else np.dtype(row.numpy)
 
 
+def _ends(numbers: NDArray[Any]) -> tuple[Any, ...]:
+    # (One number is asked for most often, and NumPy takes its time for that.)
+    return (numbers.item(),) if numbers.size == 1 else (numbers.min(initial=0), numbers.max(initial=0))
+
+
 def zero_points(name: str, given: ArrayLike, dtype: np.dtype[Any], *, one: bool = False) -> NDArray[Any]:
     """Return zero points of bytes in int32: whole numbers within the limits of the bytes' type.
 
@@ -71,8 +76,11 @@ def zero_points(name: str, given: ArrayLike, dtype: np.dtype[Any], *, one: bool 
     array([  3, 200], dtype=int32)
     """
     numbers, limits = np.asarray(given), np.iinfo(dtype)
-    whole = numbers.dtype.kind in "iu" and (numbers.size == 1 or not one)
-    if not whole or (numbers.size and not limits.min <= numbers.min() <= numbers.max() <= limits.max):
+    if (
+        numbers.dtype.kind not in "iu"
+        or (one and numbers.size != 1)
+        or not all(limits.min <= end <= limits.max for end in _ends(numbers))
+    ):
         what = "be one whole number" if one else "hold whole numbers"
         raise ValueError(f"{name} must {what} from {limits.min} to {limits.max}")
     return numbers.astype(np.int32)

@@ -261,9 +261,10 @@ def pack(
     Raises
     ------
     TypeError
-        If there are no kernels for the dtype.
+        If there are no kernels for the dtype, or zero points are given for another than int8 and uint8.
     ValueError
-        If `b` is no matrix.
+        If `b` is no matrix, or one of bytes with more than 131072 rows; if `rows` is less than 1; if zero points do not
+        fit the columns, or are no values of the matrix' type.
 
     Examples
     --------

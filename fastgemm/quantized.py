@@ -16,6 +16,9 @@ from .packed import PackedMatrix
 Array = NDArray[Any]
 # The rows of products whose sums stay, and whose sums are bytes again.
 _SUMS, _QUANTISED = registry.dtype("i8_i32"), registry.dtype("i8_q8")
+_MOST = int(np.iinfo(np.int32).max)
+# How many products of bytes, less zero points, int32 always holds the sum of.
+_EXACT = _MOST // 255**2
 # Numbers of both operands and the result of a matrix of a stack, which has zero points of its own, up to which they are
 # subtracted from sums of the whole stack: a call for each costs more (20 to 50 us).
 _FEW = 8192
@@ -42,7 +45,7 @@ def matmul_integer(
     Returns
     -------
     ndarray or scalar
-        int32, exact modulo 2**32, which is exact below 33000 products of any bytes.
+        int32, exact modulo 2**32, which is exact up to 33025 products of any bytes.
 
     Raises
     ------
@@ -77,7 +80,8 @@ def qlinear_matmul(
     """Return a product of quantised matrices, quantised again: ONNX's QLinearMatMul.
 
     Each number is ``round(sum * a_scale * b_scale / y_scale) + y_zero_point``, ties to even, within the range of
-    the zero point's type.  Tiles are scaled and rounded while they lie in the first cache.
+    the zero point's type, of sums that are exact.  Tiles are scaled and rounded while they lie in the first cache;
+    where sums may leave int32 (of more than 33025 products), they are added up in float64 first.
 
     Parameters
     ----------
@@ -129,6 +133,29 @@ class _Scales(NamedTuple):
     def of_every_row(self, shape: tuple[int, ...]) -> _Scales:
         a, y, zero = (_of_every_row(x, shape) for x in (self.a, self.y, self.zero))
         return _Scales(a, self.b, y, zero)
+
+
+def true_sums(a: Array, b: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None) -> Any:
+    """Return what `matmul_integer` does without its modulus: added up in float64 where int32 may not hold it."""
+    if not may_wrap(a, b, a_zero, b_zero):
+        return _product(a, b, a_zero, b_zero)
+    right = b.toarray() if isinstance(b, PackedMatrix) else b
+    sums = np.float64(0)
+    for at in range(0, a.shape[-1], _EXACT):
+        part = slice(at, at + _EXACT)
+        sums = sums + _product(a[..., part], right[..., part, :], a_zero, b_zero)
+    return sums
+
+
+def may_wrap(a: Array, b: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None) -> bool:
+    """Whether int32 may not hold the sums of a product of bytes less their zero points, of such types and length."""
+    k: int = a.shape[-1]
+    return k > _EXACT and k * _furthest(a.dtype, a_zero) * _furthest(b.dtype, b_zero) > _MOST
+
+
+def _furthest(dtype: np.dtype[Any], zero: Array | None) -> int:
+    limits, low, high = np.iinfo(dtype), *((0, 0) if zero is None else (int(zero.min()), int(zero.max())))
+    return max(limits.max - low, high - limits.min)
 
 
 def _operand(name: str, value: ArrayLike) -> Array:
@@ -183,7 +210,7 @@ def _along(name: str, value: Array, operand: Array | PackedMatrix, axis: int) ->
 def _one_if_equal(numbers: Array) -> Array:
     # ONNX wants a zero point beside each scale of y, and kernels one for all.
     first = numbers.reshape(-1)[:1]
-    return first if first.size and (numbers == first).all() else numbers
+    return first if numbers.size > 1 and (numbers == first).all() else numbers
 
 
 def _product(
@@ -194,8 +221,8 @@ def _product(
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"the inner sizes differ: a has {left.shape[-1]} columns, b {right.shape[-2]} rows")
     shape = _shape(left, right)
-    own = _own(a_zero, *([] if scales is None else scales))
-    if left.ndim > 2 and len(right.shape) == 2 and (isinstance(right, PackedMatrix) or own):
+    packed = isinstance(right, PackedMatrix)
+    if left.ndim > 2 and len(right.shape) == 2 and (packed or _own(a_zero, *(scales or ()))):
         # One product of more rows.
         left = left.reshape(math.prod(shape[:-1]), left.shape[-1])
         a_zero = None if a_zero is None else _of_every_row(a_zero, shape)
@@ -206,7 +233,10 @@ def _product(
 
 
 def _shape(left: Array, right: Array | PackedMatrix) -> tuple[int, ...]:
-    return (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1])
+    lead = left.shape[:-2]
+    if lead != right.shape[:-2]:
+        lead = np.broadcast_shapes(lead, right.shape[:-2])
+    return (*lead, left.shape[-2], right.shape[-1])
 
 
 def _own(*numbers: Array | None) -> bool:
@@ -229,8 +259,10 @@ def _sums(left: Array, right: Array | PackedMatrix, a_zero: Array | None, b_zero
 
 
 def _afterwards(left: Array, right: Array | PackedMatrix, *zeros: Array | None) -> bool:
+    if not _own(*zeros):
+        return False
     (m, k), n = left.shape[-2:], right.shape[-1]
-    return _own(*zeros) and m * k + k * n + m * n <= _FEW
+    return bool(m * k + k * n + m * n <= _FEW)
 
 
 def _less_zero_points(left: Array, right: Any, a_zero: Array | None, b_zero: Array | None) -> Array:
@@ -249,8 +281,9 @@ def _less_zero_points(left: Array, right: Any, a_zero: Array | None, b_zero: Arr
 def _quantised(
     left: Array, right: Array | PackedMatrix, a_zero: Array | None, b_zero: Array | None, scales: _Scales
 ) -> Array:
-    if not _fuses(scales) or _afterwards(left, right, a_zero, b_zero):
-        return _requantised(_sums(left, right, a_zero, b_zero), scales)
+    zeros = a_zero, b_zero
+    if not _fuses(scales) or _afterwards(left, right, *zeros) or may_wrap(left, right, *zeros):
+        return _requantised(true_sums(left, right, *zeros), scales)
     out = fresh(_shape(left, right), scales.zero.dtype)
     _write(left, right, out, a_zero, b_zero, _terms(scales))
     return out

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _linear, epilogues, layer, numpy_types
 from .packed import PackedMatrix, pack
-from .quantized import matmul_integer
+from .quantized import may_wrap, true_sums
 
 Array = NDArray[Any]
 
@@ -62,8 +62,9 @@ def qlinear(
 
     Notes
     -----
-    The sums are exact in int32, and rounded once to float32 before they are scaled.  Activations are as precise as in
-    `linear`.
+    The sums are exact, and rounded once to float32 before they are scaled.  Where they may leave int32 (of more than
+    33025 products of bytes), they are added up in float64 first, and a packed weight is unpacked for that.  Activations
+    are as precise as in `linear`.
 
     Examples
     --------
@@ -79,9 +80,11 @@ def qlinear(
     """
     what = epilogues.activation(activation)
     left = np.asarray(x)
-    right = weight if isinstance(weight, PackedMatrix) else pack(np.asarray(weight), trans=True)
+    right = weight if isinstance(weight, PackedMatrix) else np.asarray(weight).T
     if left.dtype not in numpy_types.BYTES or right.dtype not in numpy_types.BYTES:
         raise TypeError(f"qlinear: x and weight must hold int8 or uint8, not {left.dtype} and {right.dtype}")
+    if len(right.shape) != 2:
+        raise ValueError(f"qlinear: weight must be a matrix, not an array of {len(right.shape)} dimensions")
     added, shortcut = (None if given is None else np.asarray(given, np.float32) for given in (bias, residual))
     shape = layer.shape_of(left.shape, right.shape[::-1], added, shortcut, "qlinear")
     layer.check_out(out, shape, "qlinear")
@@ -92,9 +95,12 @@ def qlinear(
     if x_zero_point is not None:
         found = numpy_types.zero_points("qlinear: x_zero_point", x_zero_point, left.dtype, one=True)
         zero = found.reshape(1) if found.any() else None
-    panels, tier = right.panels, layer.epilogue_level()
-    if panels is None or tier is None or 0 in shape:
-        sums = np.asarray(matmul_integer(left, right, zero), np.float32)
+    above = right.zero_point if isinstance(right, PackedMatrix) else None
+    panels, tier = None, layer.epilogue_level()
+    if tier is not None and 0 not in shape and not may_wrap(left, right, zero, above):
+        panels = (right if isinstance(right, PackedMatrix) else pack(right)).panels
+    if panels is None or tier is None:
+        sums = np.asarray(true_sums(left, right, zero, above), np.float32)
         with np.errstate(all="ignore"):
             made = epilogues.apply(sums * factor, added, shortcut, what)
         return layer.given(made, out, "qlinear")

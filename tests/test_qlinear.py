@@ -12,6 +12,7 @@ from oracle import normal
 
 import fastgemm
 from fastgemm import activations, epilogues, kernels, registry
+from fastgemm.problem import MAX_BYTES_K
 
 TIERS = [tier.name for tier in kernels.runnable()]
 # Partial panels, one row, one column, several blocks of k, more rows than a panel.
@@ -76,6 +77,60 @@ def test_activations(tier: registry.Isa, name: str) -> None:
     near(got, meaning(name, sums, np.float32(1e-4), normal((50,), "f4", 3), None), sums, 1e-4)
 
 
+def ends(shape: tuple[int, ...], dtype: str, low: bool) -> np.ndarray:
+    """Bytes at one end of their range, but for a few."""
+    made = full(shape, dtype, 1)
+    made[..., 7:] = np.iinfo(dtype).min if low else np.iinfo(dtype).max
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind_x", "kind_w", "low", "zero", "w_zero", "k"),
+    [
+        ("uint8", "uint8", False, None, None, 33100), ("uint8", "uint8", False, 1, 1, 33500),
+        ("uint8", "int8", True, None, None, 66000), ("int8", "uint8", False, None, None, 67000),
+        ("int8", "int8", True, 127, None, 66000), ("int8", "int8", True, 127, 127, 40000),
+        ("uint8", "uint8", True, 255, 255, 40000), ("int8", "int8", True, None, None, 131100),
+        ("int8", "int8", True, None, None, 131080), ("uint8", "uint8", False, 128, 128, 140000),
+    ],
+)  # fmt: skip
+def test_sums_that_int32_does_not_hold(
+    kind_x: str, kind_w: str, low: bool, zero: int | None, w_zero: int | None, k: int
+) -> None:
+    """They are added up in float64, whether the weight is packed or too long for that."""
+    x, weight, bias = ends((2, k), kind_x, low), ends((3, k), kind_w, low), normal((3,), "f4", 3)
+    sums = (x.astype("i8") - (zero or 0)) @ (weight.T.astype("i8") - (w_zero or 0))
+    scale = np.float32([1e-3, 2e-3, 3e-3])
+    if w_zero is None:
+        near(fastgemm.qlinear(x, weight, scale, bias, x_zero_point=zero), meaning(None, sums, scale, bias, None), sums,
+             scale)  # fmt: skip
+    if k <= MAX_BYTES_K:
+        packed = fastgemm.pack(weight, trans=True, zero_point=w_zero)
+        got = fastgemm.qlinear(x[0], packed, scale, bias, x_zero_point=zero, activation="relu")
+        near(got, meaning("relu", sums[0], scale, bias, None), sums[0], scale)
+    right: Any = weight.T if k > MAX_BYTES_K else packed
+    one, y_scale = np.float32(1), np.abs(sums.max(axis=1)).astype("f4") / 100
+    want = np.rint(sums * (one / y_scale).astype("f8")[:, None] - 5).clip(-128, 127)
+    assert np.abs(want).max() > 50
+    for stack in (x, np.stack([x, x])):
+        got = fastgemm.qlinear_matmul(stack, one, zero, right, one, w_zero, y_scale, np.int8(-5))
+        np.testing.assert_array_equal(got, np.broadcast_to(want, got.shape))
+    wrapped = fastgemm.matmul_integer(x, right, zero, w_zero)
+    np.testing.assert_array_equal(wrapped, sums.astype("i4"))
+    assert (wrapped != sums).any() == (abs(sums).max() > np.iinfo("i4").max)
+
+
+def test_long_sums_that_int32_holds_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of signed bytes, or of unsigned ones above their middle."""
+    weight = full((3, 131000), "int8", 2)
+    packed = fastgemm.pack(weight, trans=True)
+    monkeypatch.setattr(fastgemm.PackedMatrix, "toarray", None)
+    for kind, zero in (("int8", None), ("uint8", 128)):
+        x = full((2, 131000), kind, 1)
+        sums = (x.astype("i8") - (zero or 0)) @ weight.T.astype("i8")
+        near(fastgemm.qlinear(x, packed, 1e-3, x_zero_point=zero), meaning(None, sums, 1e-3, None, None), sums, 1e-3)
+
+
 def test_stacks_strides_and_out() -> None:
     x, weight = full((3, 4, 5, 12), "int8", 1), full((7, 12), "int8", 2)
     packed, bias = fastgemm.pack(weight, trans=True), normal((7,), "f4", 3)
@@ -128,6 +183,7 @@ def test_errors() -> None:
     for call, error, text in (
         (lambda: fastgemm.qlinear(x.astype("i4"), packed, 1.0), TypeError, "int8 or uint8, not int32 and int8"),
         (lambda: fastgemm.qlinear(x, weight.astype("f4"), 1.0), TypeError, "not int8 and float32"),
+        (lambda: fastgemm.qlinear(x, weight[0], 1.0), ValueError, "weight must be a matrix, not an array of 1"),
         (lambda: fastgemm.qlinear(x[:, :3], packed, 1.0), ValueError, "3 features, weight takes 4"),
         (lambda: fastgemm.qlinear(x, packed, np.ones(3)), ValueError, r"scale of shape \(3,\)"),
         (lambda: fastgemm.qlinear(x, packed, np.ones((1, 5))), ValueError, r"scale of shape \(1, 5\)"),
