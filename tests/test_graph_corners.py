@@ -289,3 +289,21 @@ def test_views_of_constants_that_lie_anyhow(how: str, dtype: str, fusion: str) -
     inputs = {"x": np.ones(2, "f4")}
     for name, want in reference.run(graph, inputs).items():
         np.testing.assert_array_equal(fg.compile(graph, fusion=fusion).run(inputs)[name], want)
+
+
+@pytest.mark.parametrize("fusion", passes.FUSIONS)
+@pytest.mark.parametrize("perm", [(0, -1, 1), (-3, 2, -2), [0, -1, 1], None])
+@pytest.mark.parametrize("what", ["product", "reshape", "dequantize", "twice"])
+def test_axes_counted_from_the_end(what: str, perm: Any, fusion: str) -> None:
+    """Every pass that reads the axes of a transpose reads the same ones."""
+    build = Builder()
+    x = build.input("x", (2, 4, 32), "int8" if what == "dequantize" else "float32")
+    if what == "dequantize":
+        x = build.dequantize(x, numbers((32,), "f4"))
+    elif what == "product":
+        x = build.relu(x @ numbers((32, 8), "f4"))
+    turned = build.apply("transpose", x, perm=perm)
+    if what == "twice":
+        turned = build.apply("transpose", turned, perm=perm)
+    build.output(turned.reshape(2, 2, -1, turned.shape[-1]) if what == "reshape" else turned, "y")
+    compiled(build, fusion=fusion)

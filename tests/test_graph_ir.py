@@ -163,6 +163,19 @@ def test_a_graph_that_depends_on_itself() -> None:
         graph.changed(ring, [value("a"), value("b")])
 
 
+def test_nodes_of_a_graph_have_all_their_attributes() -> None:
+    """Whoever reads them needs no defaults of its own."""
+    kind = np.dtype("f4")
+    nodes = [Node("transpose", ("x",), ("t",)), Node("transpose", ("t",), ("u",), {"perm": [-1, 0]})]
+    nodes.append(Node("softmax", ("u",), ("y",)))
+    shapes = {"x": (2, 3), "t": (3, 2), "u": (2, 3), "y": (2, 3)}
+    graph = Graph(nodes, [Value(name, shape, kind) for name, shape in shapes.items()], ["x"], ["y"])
+    assert [node.attributes for node in graph.nodes] == [{"perm": (1, 0)}, {"perm": (1, 0)}, {"axis": -1}]
+    assert graph.producer("t") is graph.nodes[0]
+    assert graph.consumers("t") == graph.nodes[1:2]
+    assert graph.changed(graph.nodes).nodes == graph.nodes
+
+
 def test_changes_are_ordered_and_pruned() -> None:
     build = Builder("g")
     x = build.input("x", (2,), "float32")

@@ -148,7 +148,8 @@ class Graph:
     Parameters
     ----------
     nodes : iterable of Node
-        Each value is made by one node, before others read it.
+        Each value is made by one node, before others read it.  The graph's own have all their attributes, those too
+        that were left at their defaults; the axes of a transpose are named from the front.
     values : mapping or iterable of Value
         Every value that the nodes, inputs and outputs name.
     inputs, outputs : sequence of str
@@ -186,16 +187,16 @@ class Graph:
         outputs: Sequence[str],
         name: str = "",
     ) -> None:
-        self.nodes = tuple(nodes)
+        self.nodes: tuple[Node, ...] = tuple(nodes)
         given = values.values() if isinstance(values, Mapping) else values
         self.values: Mapping[str, Value] = MappingProxyType({value.name: value for value in given})
         self.inputs, self.outputs, self.name = tuple(inputs), tuple(outputs), name
+        self.nodes = self._checked()
         self._producers = {output: node for node in self.nodes for output in node.outputs}
         self._consumers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for read in dict.fromkeys(node.inputs):
                 self._consumers.setdefault(read, []).append(node)
-        self._check()
 
     def value(self, name: str) -> Value:
         """Return a value by its name."""
@@ -244,7 +245,8 @@ class Graph:
             lines.append(f"  {node}  {value.dtype} {value.shape}{order}")
         return "\n".join(lines)
 
-    def _check(self) -> None:
+    def _checked(self) -> tuple[Node, ...]:
+        """Return the nodes with all their attributes; GraphError where the graph means nothing."""
         known = set(self.inputs)
         if len(known) != len(self.inputs):
             raise GraphError(f"an input is named twice: {', '.join(self.inputs)}")
@@ -259,17 +261,19 @@ class Graph:
                 if value.name in known:
                     raise GraphError(f"input {value.name!r} is a constant")
                 known.add(value.name)
+        nodes = []
         for node in self.nodes:
-            self._check_node(node, known)
+            nodes.append(self._checked_node(node, known))
             known.update(node.outputs)
         missing = [name for name in self.outputs if name not in known]
         if missing:
             raise GraphError(f"no node makes output {missing[0]!r}")
+        return tuple(nodes)
 
-    def _check_node(self, node: Node, known: set[str]) -> None:
+    def _checked_node(self, node: Node, known: set[str]) -> Node:
         for name in node.inputs:
             if name not in known:
-                later = name in self._producers
+                later = any(name in other.outputs for other in self.nodes)
                 why = "is made by a later node" if later else "is neither input, constant, nor made by a node"
                 raise GraphError(f"{node.label} reads {name!r}, which {why}")
         if len(node.outputs) != 1:
@@ -283,6 +287,7 @@ class Graph:
             row = ops.op(node.op)
             attributes = ops.attributes_of(row, node.attributes)
             spec = ops.infer(node.op, self.specs(node), attributes)
+            attributes = ops.filled(row, self.specs(node), attributes)
         except (ValueError, TypeError) as error:
             raise GraphError(f"{node.label}: {error}") from None
         scale = self.values[node.inputs[1]].data if node.op == "quantize" else None
@@ -291,6 +296,7 @@ class Graph:
         value = self.values[node.output]
         if value.spec != spec:
             raise GraphError(f"{node.label} makes {spec.dtype} {spec.shape}, its output is declared as {value}")
+        return node if attributes == node.attributes else replace(node, attributes=attributes)
 
 
 def _check_value(value: Value) -> None:

@@ -120,8 +120,7 @@ class Layer:
 
     def _plain(self, x: Sequence[Array], out: Array, given: tuple[Any, ...]) -> None:
         if not _linear.product_into(*given):
-            row = ops.op(self.node.op)
-            np.copyto(out, row.meaning(x, ops.attributes_of(row, self.node.attributes)))
+            np.copyto(out, ops.op(self.node.op).meaning(x, self.node.attributes))
 
 
 class OfBytes:

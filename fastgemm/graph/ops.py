@@ -185,6 +185,23 @@ def attributes_of(row: Op, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in merged.items()}
 
 
+def filled(row: Op, inputs: Sequence[Spec], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operation's attributes as nodes of a graph have them: all, and axes of a transpose from the front.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgemm.graph import ops
+    >>> spec = ops.Spec((2, 4, 8), np.dtype("f4"))
+    >>> ops.filled(ops.op("transpose"), [spec], {"perm": [0, -1, 1]}), ops.filled(ops.op("softmax"), [spec], {})
+    ({'perm': (0, 2, 1)}, {'axis': -1})
+    """
+    merged = attributes_of(row, given)
+    if "perm" in merged:
+        merged["perm"] = rules.perm_of(merged["perm"], len(inputs[0].shape))
+    return merged
+
+
 def infer(name: str, inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Return the shape and type of an operation's result.
 

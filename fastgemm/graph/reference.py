@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,7 +66,7 @@ def _evaluated(graph: Graph, inputs: Mapping[str, Array], precise: bool) -> dict
         known = {name: _precise(array) for name, array in known.items()}
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            attributes: dict[str, Any] = ops.attributes_of(ops.op(node.op), node.attributes)
+            attributes = dict(node.attributes)
             if precise and "dtype" in attributes and graph.values[node.output].dtype.kind not in "biu":
                 attributes["dtype"] = np.dtype("f8")
             made = np.asarray(ops.op(node.op).meaning([known[name] for name in node.inputs], attributes))

@@ -132,6 +132,20 @@ def axes_of(given: Any, ndim: int) -> tuple[int, ...]:
     return found
 
 
+def perm_of(given: Any, ndim: int) -> tuple[int, ...]:
+    """Return the order of axes that a transpose makes, counted from the front; reversed where none is given.
+
+    Raises
+    ------
+    ValueError
+        If it does not name each axis once.
+    """
+    perm = tuple(reversed(range(ndim))) if given is None else axes_of(given, ndim)
+    if len(perm) != ndim:
+        raise ValueError(f"perm {given} does not name all of {ndim} axes")
+    return perm
+
+
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
 
@@ -233,11 +247,7 @@ def reshape(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
 def transpose(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     """Axes in another order; reversed by default."""
     shape = inputs[0].shape
-    perm = attributes["perm"]
-    axes = tuple(reversed(range(len(shape)))) if perm is None else axes_of(perm, len(shape))
-    if len(axes) != len(shape):
-        raise ValueError(f"perm {perm} does not name all of {len(shape)} axes")
-    return Spec(tuple(shape[axis] for axis in axes), inputs[0].dtype)
+    return Spec(tuple(shape[axis] for axis in perm_of(attributes["perm"], len(shape))), inputs[0].dtype)
 
 
 def slices(shape: tuple[int, ...], attributes: Attributes) -> tuple[slice, ...]:

@@ -46,8 +46,7 @@ def _by_meaning(node: Node, how: str = "") -> Runner:
 
 
 def _plain(run: _Run, node: Node, how: str = "") -> Runner:
-    attributes = ops.attributes_of(ops.op(node.op), node.attributes)
-    return Runner(lambda x, out: partial(run, x, out, attributes), how=how)
+    return Runner(lambda x, out: partial(run, x, out, node.attributes), how=how)
 
 
 def _product(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
@@ -85,8 +84,7 @@ def _finish(out: Array, name: str, p: float, q: float) -> Call:
 
 
 def _activation(node: Node) -> Runner:
-    attributes = ops.attributes_of(ops.op(node.op), node.attributes)
-    p, q = attributes.get("p", 0.0), attributes.get("q", 0.0)
+    p, q = node.attributes.get("p", 0.0), node.attributes.get("q", 0.0)
 
     def bind(x: Sequence[Array], out: Array) -> Call:
         return partial(_copied_first, x[0], out, _finish(out, node.op, p, q))
@@ -107,12 +105,11 @@ def _dynamic_scale(x: Sequence[Array], out: Array, attributes: Attributes) -> No
 
 def _quantised_late(node: Node) -> Runner:
     """A ``quantize`` whose scale or zero point, one number each, is known when it runs."""
-    row = ops.op(node.op)
-    attributes = ops.attributes_of(row, node.attributes)
+    meaning = ops.op(node.op).meaning
 
     def run(x: Sequence[Array], out: Array, scale: Array, zero: Array | int) -> None:
         if not to_bytes.quantise_into(x[0], scale, zero, out):
-            np.copyto(out, row.meaning(x, attributes))
+            np.copyto(out, meaning(x, node.attributes))
 
     def bind(x: Sequence[Array], out: Array) -> Call:
         return partial(run, x, out, x[1].reshape(()), x[2].reshape(()) if len(x) > 2 else 0)

@@ -49,12 +49,10 @@ def own(value: Value) -> Place:
 
 def view(node: Node, source: Place, spec: Spec, result: Spec) -> Place | None:
     """Return where the result of a view operation lies; None where no strides can say it."""
-    attributes = ops.attributes_of(ops.op(node.op), node.attributes)
     if node.op == "transpose":
-        perm = attributes["perm"] or tuple(reversed(range(len(spec.shape))))
-        return source._replace(strides=tuple(source.strides[axis] for axis in perm))
+        return source._replace(strides=tuple(source.strides[axis] for axis in node.attributes["perm"]))
     if node.op == "slice":
-        parts = rules.slices(spec.shape, attributes)
+        parts = rules.slices(spec.shape, node.attributes)
         offset = sum(part.start * stride for part, stride in zip(parts, source.strides, strict=True))
         steps = [part.step * stride for part, stride in zip(parts, source.strides, strict=True)]
         return Place(source.root, source.offset + (offset if math.prod(result.shape) else 0), tuple(steps))

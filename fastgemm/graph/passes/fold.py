@@ -70,9 +70,8 @@ class _Known:
 
     def keep(self, node: Node, roots: dict[str, int]) -> Array:
         """Compute a node, note what its result is made of, and return it."""
-        row = ops.op(node.op)
         with np.errstate(all="ignore"):
             reads = [self.data[name] for name in node.inputs]
-            made = np.asarray(row.meaning(reads, ops.attributes_of(row, node.attributes)))
+            made = np.asarray(ops.op(node.op).meaning(reads, node.attributes))
         self.data[node.output], self.made_of[node.output] = made, roots
         return made

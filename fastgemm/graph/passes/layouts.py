@@ -30,10 +30,10 @@ def layouts(graph: Graph) -> Graph:
         maker = graph.producer(source.name)
         if maker is None or source.layout is not None or source.name in graph.outputs or maker.kind not in _WRITE_ANY:
             continue
-        perm = node.attributes.get("perm") or tuple(reversed(range(len(source.shape))))
+        perm = node.attributes["perm"]
         if perm[-1] != len(perm) - 1 and not _writes_far(maker, source):
             continue
-        tried = graph.changed(graph.nodes, [replace(source, layout=tuple(perm))])
+        tried = graph.changed(graph.nodes, [replace(source, layout=perm)])
         trials += 1
         cost = count(copies(tried))[1]
         if cost < best:

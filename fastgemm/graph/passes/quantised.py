@@ -152,9 +152,8 @@ def _axis_behind(graph: Graph, node: Node, view: Node) -> int | None:
         return -1
     if view.op != "transpose":
         return None
-    count = len(graph.values[view.output].shape)
-    perm = view.attributes.get("perm") or tuple(reversed(range(count)))
-    return tuple(perm).index(node.attributes.get("axis", -1) % count)
+    perm: tuple[int, ...] = view.attributes["perm"]
+    return perm.index(node.attributes["axis"] % len(perm))
 
 
 def _down(graph: Graph) -> Graph:

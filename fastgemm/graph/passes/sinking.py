@@ -21,8 +21,7 @@ def sinking(graph: Graph) -> Graph:
         source, perm = sunk.get(node.inputs[0], (None, None))
         before = graph.producer(node.inputs[0])
         if source is None and before is not None and before.op == "transpose":
-            axes = len(graph.values[before.output].shape)
-            source, perm = before.inputs[0], tuple(before.attributes.get("perm") or reversed(range(axes)))
+            source, perm = before.inputs[0], before.attributes["perm"]
         fits = (
             node.op in ("matmul", "linear")
             and source is not None

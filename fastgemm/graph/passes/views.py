@@ -45,7 +45,7 @@ def _split_first(graph: Graph) -> Graph:
         if groups is None:
             made.keep(node)
             continue
-        perm = before.attributes.get("perm") or _reversed(made, before.output)
+        perm = before.attributes["perm"]
         # The groups of axes as they stood before the transpose, and where each of their axes goes.
         source = [groups[perm.index(axis)] for axis in range(len(perm))]
         starts = [sum(map(len, source[:axis])) for axis in range(len(source))]
@@ -105,15 +105,10 @@ def _joined(graph: Graph) -> Graph:
 def _one(first: Node, second: Node, made: Rewriting) -> tuple[str, dict[str, object]] | None:
     """Return the one operation that does what two do; None where there is none."""
     if first.op == second.op == "transpose":
-        perms = [node.attributes.get("perm") or _reversed(made, node.outputs[0]) for node in (first, second)]
-        return "transpose", {"perm": tuple(perms[0][axis] for axis in perms[1])}
+        return "transpose", {"perm": tuple(first.attributes["perm"][axis] for axis in second.attributes["perm"])}
     if first.op == second.op == "reshape":
         return "reshape", {"shape": made.values[second.output].shape}
     return None
-
-
-def _reversed(made: Rewriting, name: str) -> tuple[int, ...]:
-    return tuple(reversed(range(len(made.values[name].shape))))
 
 
 def _is_nothing(node: Node, made: Rewriting) -> bool:
