@@ -307,3 +307,15 @@ def test_axes_counted_from_the_end(what: str, perm: Any, fusion: str) -> None:
         turned = build.apply("transpose", turned, perm=perm)
     build.output(turned.reshape(2, 2, -1, turned.shape[-1]) if what == "reshape" else turned, "y")
     compiled(build, fusion=fusion)
+
+
+@pytest.mark.parametrize("fusion", passes.FUSIONS)
+@pytest.mark.parametrize("op", ["relu", "dequantize"])
+def test_scalars_turned(op: str, fusion: str) -> None:
+    """Beside what needs a copy, so that layouts are tried."""
+    build = Builder()
+    x = build.input("x", (), "int8" if op == "dequantize" else "float32")
+    made = build.dequantize(x, build.input("scale", (), "float32")) if op == "dequantize" else build.relu(x)
+    build.output(made.T, "y")
+    build.output(build.input("u", (2, 3), "float32").T, "z")
+    compiled(build, fusion=fusion)

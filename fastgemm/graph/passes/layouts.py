@@ -24,7 +24,8 @@ def layouts(graph: Graph) -> Graph:
     for node in graph.nodes:
         if not best or trials == MOST_TRIALS:
             break
-        if node.op != "transpose":
+        # (A scalar's has no axis to turn.)
+        if node.op != "transpose" or not node.attributes["perm"]:
             continue
         source = graph.values[node.inputs[0]]
         maker = graph.producer(source.name)

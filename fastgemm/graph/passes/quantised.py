@@ -150,9 +150,9 @@ def _axis_behind(graph: Graph, node: Node, view: Node) -> int | None:
     """Return along which axis of a view its source is dequantised; None where that cannot be done there."""
     if view.op in _VIEWS and _one_scale(graph, node):
         return -1
-    if view.op != "transpose":
+    perm: tuple[int, ...] = view.attributes["perm"] if view.op == "transpose" else ()
+    if not perm:
         return None
-    perm: tuple[int, ...] = view.attributes["perm"]
     return perm.index(node.attributes["axis"] % len(perm))
 
 
