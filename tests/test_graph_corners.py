@@ -319,3 +319,20 @@ def test_scalars_turned(op: str, fusion: str) -> None:
     build.output(made.T, "y")
     build.output(build.input("u", (2, 3), "float32").T, "z")
     compiled(build, fusion=fusion)
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+@pytest.mark.parametrize("axes", [0, 2, 3])
+@pytest.mark.parametrize("what", ["bytes", "floats"])
+def test_a_maximum_with_zeros_of_more_axes(what: str, axes: int, swapped: bool) -> None:
+    """It is no activation of the product: its result has the more axes too."""
+    build = Builder()
+    if what == "bytes":
+        x, zero, scale = (build.input(*row) for row in (("x", (4, 8), "u1"), ("z", (), "u1"), ("s", (), "f4")))
+        made = build.cast(build.matmul_integer(x, numbers((8, 3), "i1"), zero), dtype="f4") * scale
+    else:
+        made = build.input("x", (4, 8), "f4") @ numbers((8, 3), "f4")
+    least = np.zeros((1,) * axes, "f4")
+    build.output(build.maximum(*((least, made) if swapped else (made, least))), "y")
+    ready = compiled(build)
+    assert (ready.graph.nodes[-1].op == "maximum") is (axes > 2)

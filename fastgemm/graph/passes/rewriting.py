@@ -102,8 +102,12 @@ def broadcasts(value: Value, shape: tuple[int, ...]) -> bool:
 
 def activation(graph: Graph, node: Node) -> dict[str, Any] | None:
     """Return the attributes of a product that does what a node does to each number of its result; None for none."""
-    if node.op == "maximum" and 0.0 in [number(graph.values[name]) for name in node.inputs]:
-        return {"activation": "relu"}
+    if node.op == "maximum":
+        values, shape = graph.values, graph.values[node.output].shape
+        pairs = (node.inputs, node.inputs[::-1])
+        # (A zero of more axes gives the result more.)
+        relu = any(number(values[zero]) == 0 and values[x].shape == shape for zero, x in pairs)
+        return {"activation": "relu"} if relu else None
     row = _ACTIVATIONS.get(node.op)
     if row is None:
         return None
