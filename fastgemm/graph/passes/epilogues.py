@@ -6,13 +6,11 @@ that of `fastgemm.linear`; it ends at the first node that does not fit, or where
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ... import registry
 from ..ir import Graph, Node, Value
-from .rewriting import Rewriting, activation, broadcasts
+from .rewriting import Finish, Rewriting, broadcasts
 
 # Halves are finished in float32, before they are rounded.
 _FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES}
@@ -28,7 +26,7 @@ def epilogues(graph: Graph) -> Graph:
         if node.op != "matmul" or graph.values[node.output].dtype.name not in _FINISHED:
             made.keep(node)
             continue
-        found = _Finish(graph, node, made)
+        found = _Epilogue(graph, node, made)
         while found.takes_next():
             pass
         taken.update(found.taken)
@@ -39,32 +37,29 @@ def epilogues(graph: Graph) -> Graph:
     return made.done()
 
 
-class _Finish:
+class _Epilogue(Finish):
     """What a product has taken over so far."""
 
     def __init__(self, graph: Graph, product: Node, made: Rewriting) -> None:
-        self.graph, self.made = graph, made
-        self.last = product.output
-        self.taken: list[str] = []
-        self.operands: list[str] = []
-        self.attributes: dict[str, Any] = {"terms": (), "dtype": product.attributes.get("dtype")}
+        super().__init__(graph, product)
+        self.made = made
+        self.attributes |= {"terms": (), "dtype": product.attributes["dtype"]}
 
     def takes_next(self) -> bool:
         """Take over the node that reads the result so far, if that can be."""
-        after = self.graph.only_consumer(self.last)
+        after = self.next()
         value = self.graph.values[self.last]
         if after is None or "activation" in self.attributes or self.graph.values[after.output].shape != value.shape:
             return False
-        if not (self._term(after, value) or self._activation(after)):
+        if not (self._term(after, value) or self.activation(after)):
             return False
-        self.last = after.output
-        self.taken.append(after.output)
+        self.take(after)
         return True
 
     def _term(self, node: Node, value: Value) -> bool:
         if node.op not in ("add", "sub") or node.inputs[0] == node.inputs[1]:
             return False
-        other = self.graph.values[node.inputs[1] if node.inputs[0] == self.last else node.inputs[0]]
+        other = self.other(node)
         if node.op == "sub":
             # x - c has the bits of x + (-c).
             if node.inputs[0] != self.last or other.data is None:
@@ -95,8 +90,3 @@ class _Finish:
 
     def _constant(self, stem: str, data: np.ndarray) -> Value:
         return self.made.values[self.made.constant(stem, data)]
-
-    def _activation(self, node: Node) -> bool:
-        found = activation(self.graph, node)
-        self.attributes |= found or {}
-        return found is not None

@@ -66,6 +66,35 @@ class Rewriting:
         return self.graph.changed(self.nodes, self.values.values())
 
 
+class Finish:
+    """What a product takes over of the nodes behind it, each the only reader of what the one before makes."""
+
+    def __init__(self, graph: Graph, product: Node) -> None:
+        self.graph, self.last = graph, product.output
+        self.taken: list[str] = []
+        self.operands: list[str] = []
+        self.attributes: dict[str, Any] = {}
+
+    def next(self) -> Node | None:
+        """Return the node that alone reads the result so far."""
+        return self.graph.only_consumer(self.last)
+
+    def other(self, node: Node) -> Value:
+        """Return what a node of two operands reads beside the result so far."""
+        return self.graph.values[node.inputs[1] if node.inputs[0] == self.last else node.inputs[0]]
+
+    def take(self, node: Node) -> None:
+        """Go on behind a node."""
+        self.last = node.output
+        self.taken.append(node.output)
+
+    def activation(self, node: Node) -> bool:
+        """Note a node as the product's activation, where it can be."""
+        found = activation(self.graph, node)
+        self.attributes |= found or {}
+        return found is not None
+
+
 def number(value: Value) -> float | None:
     """Return the number that a constant of one element holds; None for everything else.
 
