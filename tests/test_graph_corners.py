@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -336,3 +337,21 @@ def test_a_maximum_with_zeros_of_more_axes(what: str, axes: int, swapped: bool) 
     build.output(build.maximum(*((least, made) if swapped else (made, least))), "y")
     ready = compiled(build)
     assert (ready.graph.nodes[-1].op == "maximum") is (axes > 2)
+
+
+@pytest.mark.parametrize("fusion", passes.FUSIONS)
+@pytest.mark.parametrize("kind", ["float32", "uint8"])
+def test_bytes_that_are_to_be_stored_turned(kind: str, fusion: str) -> None:
+    """A layout given by hand that no kernel of bytes writes: the product runs by its meaning."""
+    build = Builder()
+    x = build.dequantize(build.input("x", (4, 3, 8), "u1"), np.float32(0.1))
+    made = x @ build.dequantize(numbers((8, 7), "i1"), np.float32(0.2)) + numbers((7,), "f4")
+    made = build.dequantize(build.quantize(made, 0.5, np.uint8(9)), np.float32(0.5)) if kind == "uint8" else made
+    build.output(build.minimum(made, 1.0), "y")
+    graph = build.graph()
+    turned = [replace(value, layout=(2, 0, 1)) for value in graph.values.values() if value.shape == (4, 3, 7)]
+    graph = graph.changed(graph.nodes, [value for value in turned if value.name != "y"])
+    inputs = inputs_of(graph)
+    want = reference.run(graph, inputs)["y"]
+    got = fg.compile(graph, fusion=fusion).run(inputs)["y"]
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 if kind == "float32" else 0.5)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fastgemm.graph import Builder, Graph, GraphError, Node, Value, ops, reference
+from fastgemm.problem import MAX_BYTES_K
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
@@ -154,6 +155,35 @@ def value(name: str, data: Any = None) -> Value:
 def test_graphs_that_mean_nothing(nodes: list[Node], values: list[Value], outputs: list[str], why: str) -> None:
     with pytest.raises(GraphError, match=why):
         Graph(nodes, values, ["x"], outputs)
+
+
+def test_layouts_are_not_for_inputs() -> None:
+    """What a caller gives is read in C order: a layout would be read wrongly, and silently."""
+    kind = np.dtype("f4")
+    values = [Value("x", (2, 3), kind, layout=(1, 0)), Value("y", (2, 3), kind)]
+    with pytest.raises(GraphError, match=r"input 'x' has layout \(1, 0\)"):
+        Graph([Node("relu", ("x",), ("y",))], values, ["x"], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("op", "weight", "known", "zeros"),
+    [
+        ("matmul", np.ones((8, 3), "f4"), False, 0),
+        ("matmul_integer", np.ones((8, 3), "i1"), False, 0),
+        ("matmul_integer", np.ones((2, 8, 3), "i1"), True, 0),
+        ("matmul_integer", np.ones((8, 3), "i1"), True, 2),
+        ("matmul_integer", np.ones((MAX_BYTES_K + 1, 1), "i1"), True, 0),
+    ],
+)
+def test_what_cannot_be_packed(op: str, weight: np.ndarray, known: bool, zeros: int) -> None:
+    """A weight that calls bring, stacks, weights whose zero point calls bring, sums longer than kernels have them."""
+    build = Builder()
+    x = build.input("x", (2, 4, weight.shape[-2]), "f4" if op == "matmul" else "u1")
+    b = build.constant(weight, "w") if known else build.input("w", weight.shape, weight.dtype)
+    terms = [build.input(f"z{at}", (), kind) for at, kind in enumerate(["u1", "i1"][:zeros])]
+    build.output(build.apply(op, x, b, *terms, packed=True), "y")
+    with pytest.raises(GraphError, match=rf"\({op}\): w: .* cannot be packed"):
+        build.graph()
 
 
 def test_a_graph_that_depends_on_itself() -> None:

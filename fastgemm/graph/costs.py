@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import cpu, dispatch, kernels
@@ -242,7 +243,9 @@ def part(graph: Graph, nodes: Sequence[Node]) -> Graph:
     names = dict.fromkeys(name for node in nodes for name in (*node.inputs, node.output))
     inputs = [name for name in names if name not in made and graph.values[name].data is None]
     last = nodes[-1].output
-    return Graph(nodes, [graph.values[name] for name in names], inputs, [last], f"chain of {last}")
+    # Where its operands lie is not the part's to say.
+    values = [replace(graph.values[name], layout=None) if name in inputs else graph.values[name] for name in names]
+    return Graph(nodes, values, inputs, [last], f"chain of {last}")
 
 
 def _both(computing: float, fetching: float) -> float:

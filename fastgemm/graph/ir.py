@@ -14,8 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ..problem import MAX_BYTES_K
 from . import ops
 from .rules import Array, Spec, as_read
+
+# Products that keep a packed operand, of floats and of bytes.
+_FLOATS, _BYTES = ("matmul", "linear"), ("matmul_integer", "integer_linear")
 
 
 class GraphError(ValueError):
@@ -45,7 +49,8 @@ class Value:
     data : ndarray, optional
         The numbers of a constant.  They are copied where they are not aligned or in another machine's order of bytes.
     layout : tuple of int, optional
-        The axes as they lie in memory, outermost first, where that is not C order.
+        The axes as they lie in memory, outermost first, where that is not C order.  Inputs have none; a constant lies
+        as its array does.
 
     Examples
     --------
@@ -223,6 +228,16 @@ class Graph:
         """Return shapes and types of a node's operands."""
         return [self.values[read].spec for read in node.inputs]
 
+    def packs(self, node: Node) -> bool:
+        """Whether a node is a product whose right operand can be packed: a constant matrix, its zero point known."""
+        if node.op not in (*_FLOATS, *_BYTES):
+            return False
+        weight = self.values[node.inputs[1]]
+        # (A zero point is packed with it.)
+        zeros = node.inputs[3:] if node.op == "matmul_integer" else ()
+        known = all(self.values[name].is_constant for name in (weight.name, *zeros))
+        return known and len(weight.shape) == 2 and (node.op in _FLOATS or weight.shape[0] <= MAX_BYTES_K)
+
     def changed(self, nodes: Iterable[Node], values: Iterable[Value] = ()) -> Graph:
         """Return the graph with other nodes and further (or other) values; what nothing reads is left out.
 
@@ -255,6 +270,8 @@ class Graph:
         for name in (*self.inputs, *self.outputs):
             if name not in self.values:
                 raise GraphError(f"there is no value {name!r}, which is named as an input or output")
+            if name in known and self.values[name].layout is not None:
+                raise GraphError(f"input {name!r} has layout {self.values[name].layout}: inputs are read in C order")
         for value in self.values.values():
             _check_value(value)
             if value.is_constant:
@@ -290,6 +307,8 @@ class Graph:
             attributes = ops.filled(row, self.specs(node), attributes)
         except (ValueError, TypeError) as error:
             raise GraphError(f"{node.label}: {error}") from None
+        if attributes.get("packed") and not self.packs(node):
+            raise GraphError(f"{node.label}: {self.values[node.inputs[1]]} cannot be packed")
         scale = self.values[node.inputs[1]].data if node.op == "quantize" else None
         if scale is not None and not (np.isfinite(scale) & (scale > 0)).all():
             raise GraphError(f"{node.label}: its scale must be finite and above zero")

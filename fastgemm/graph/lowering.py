@@ -208,6 +208,7 @@ class Lowering:
         if kind != "float32" and (activation is None or activation[0] == "relu"):
             y_scale, zero = float(np.float32(node.attributes["y_scale"])), int(node.attributes["y_zero"])
             c = self.at.target(last, columns, kind)._replace(zero=zero)
+            self._adjacent(c)
             with np.errstate(all="ignore"):
                 scale, shift = (None if x is None else (x / y_scale).astype(np.float32) for x in (scale, shift))
             low = None if activation is None else zero
@@ -215,6 +216,7 @@ class Lowering:
             return c._replace(zero=0)
         bias = self.at.vector(terms["bias"].name, "float32") if "bias" in terms else None
         c = self.at.target(last, columns, "float32")
+        self._adjacent(c)
         self._members.append(Product(columns, inner, x, b, c, Finish(activation, bias), scale=_finite(scale)))
         if kind == "float32":
             return c

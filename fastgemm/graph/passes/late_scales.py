@@ -11,7 +11,6 @@ from __future__ import annotations
 from .. import rules_products
 from ..ir import Graph, Node
 from .rewriting import Finish, Rewriting, number
-from .weights import packs
 
 
 def late_scales(graph: Graph) -> Graph:
@@ -30,7 +29,7 @@ def late_scales(graph: Graph) -> Graph:
 
 def _takes(graph: Graph, node: Node) -> bool:
     zeros = [number(graph.values[name]) for name in node.inputs[3:]]
-    return node.op == "matmul_integer" and packs(graph, node) and len(node.inputs) > 2 and None not in zeros
+    return node.op == "matmul_integer" and graph.packs(node) and len(node.inputs) > 2 and None not in zeros
 
 
 class _Late(Finish):
