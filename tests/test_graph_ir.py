@@ -293,6 +293,22 @@ def test_numbers_that_the_type_does_not_hold() -> None:
             write()
 
 
+def test_arrays_that_are_none() -> None:
+    """Inputs and constants are refused as nodes are, by their names."""
+    build = Builder()
+    for write, why in (
+        (lambda: build.input("x", (2, -3), "float32"), "input 'x': sizes must not be negative"),
+        (lambda: build.input("x", 3, "float32"), "input 'x': shape must be whole numbers"),
+        (lambda: build.input("x", (2,), "complex64"), "input 'x': a graph computes with .*, not complex64"),
+        (lambda: build.input("x", (2,), "float31"), "input 'x': .*float31"),
+        (lambda: build.constant([[1.0], [1.0, 2.0]], "c"), "constant 'c': "),
+        (lambda: build.constant(np.ones(2, "c8")), "constant 'constant_0': a graph computes with .*, not complex64"),
+        (lambda: build.input("y", (2,), "float32") + "two", r"node 'add_0' \(add\): constant 'constant_0': .*<U3"),
+    ):
+        with pytest.raises(GraphError, match=why):
+            write()
+
+
 def test_constants_are_as_kernels_read_them() -> None:
     plain = np.arange(4, dtype="f4")
     assert Value("c", (4,), plain.dtype, plain).data is plain

@@ -145,7 +145,10 @@ class Builder:
 
     def input(self, name: str, shape: Sequence[int], dtype: Any) -> Tensor:
         """Add an input and return it."""
-        made = Value(name, rules.shape_of(shape), rules.dtype_of(dtype))
+        try:
+            made = Value(name, rules.shape_of(shape), rules.dtype_of(dtype))
+        except (ValueError, TypeError) as error:
+            raise GraphError(f"input {name!r}: {error}") from None
         self._claim(name)
         self._inputs.append(name)
         return self._made(made)
@@ -155,9 +158,12 @@ class Builder:
 
         It must not change afterwards: it is copied only if it is not aligned, or in another machine's order of bytes.
         """
-        array = np.asarray(data)
         stem = name or f"constant_{sum(value.is_constant for value in self._values)}"
-        rules.dtype_of(array.dtype)
+        try:
+            array = np.asarray(data)
+            rules.dtype_of(array.dtype)
+        except (ValueError, TypeError) as error:
+            raise GraphError(f"constant {stem!r}: {error}") from None
         return self._made(Value(self._fresh(stem, name), array.shape, array.dtype, array))
 
     def output(self, tensor: Tensor, name: str | None = None) -> None:
