@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,3 +140,53 @@ def test_explain_prints_it() -> None:
     assert "bytes fetched, after" in said
     assert "copies between operations: 0 of 0 bytes" in said
     assert "  a call " in said
+
+
+def test_passes_that_change_nothing_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = []
+
+    def counted(graph: Graph, *args: Any, **named: Any) -> memory.Traffic:
+        followed.append(graph)
+        return traffic(graph, *args, **named)
+
+    traffic, ready = memory.traffic, compile(chain_of(2))
+    monkeypatch.setattr(memory, "traffic", counted)
+    ready.explain()
+    assert len(followed) == 2, "one after the passes, one by steps"
+
+
+def test_the_work_grows_with_the_graph() -> None:
+    """Arrays of which nearly all are within reach, so that many lie between two uses of one: lines of Python run."""
+
+    def work(steps: int) -> int:
+        lines = 0
+
+        def count(frame: Any, event: str, given: object) -> Any:
+            nonlocal lines
+            lines += event == "line" and frame.f_globals["__name__"] == memory.__name__
+            return count
+
+        graph, before = chain_of(steps, 1, 16), sys.gettrace()
+        sys.settrace(count)
+        try:
+            assert memory.traffic(graph, (60 * steps,)).total[0] > 0
+        finally:
+            sys.settrace(before)
+        return lines
+
+    assert work(400) < 2.2 * work(200)
+
+
+def test_bytes_used_after_a_step() -> None:
+    sizes, last = memory._Sizes(), {}
+    rng = np.random.default_rng(0)
+    for step in range(1, 600):
+        for name in {int(name) for name in rng.integers(0, 50, 3)}:
+            if name in last:
+                sizes.add(last[name], -name)
+            last[name] = step
+            sizes.add(step, name)
+        for since in (0, step // 3, step - 130, step - 1, step):
+            if since >= 0:
+                assert sizes.after(since) == sum(name for name, used in last.items() if used > since)
+    assert sizes.total == sum(last)

@@ -41,9 +41,11 @@ def _constants(graph: Graph) -> int:
 def _memory(log: Sequence[Applied], program: Program) -> list[str]:
     """Return what one call fetches into the caches, of one thread: after each pass that changed it, and by steps."""
     head = "  ".join(f"{name:>12}" for name in memory.LEVELS)
-    lines, before = [f"bytes fetched, after    {head}"], None
+    lines, before, graph = [f"bytes fetched, after    {head}"], None, None
     for one in log:
-        found = memory.traffic(one.graph)
+        if graph is not None and (one.graph.nodes, one.graph.values) == (graph.nodes, graph.values):
+            continue
+        graph, found = one.graph, memory.traffic(one.graph)
         if found != before:
             lines.append(f"  {one.name:<20}  " + "  ".join(f"{size:>12}" for size in found.total))
         before = found

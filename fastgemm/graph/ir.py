@@ -372,5 +372,7 @@ def _needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
 
 
 def renamed(node: Node, reads: Mapping[str, str]) -> Node:
-    """Return a node that reads other values."""
+    """Return a node that reads other values; itself where it reads none of them."""
+    if reads.keys().isdisjoint(node.inputs):
+        return node
     return replace(node, inputs=tuple(reads.get(name, name) for name in node.inputs))

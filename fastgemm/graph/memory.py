@@ -138,13 +138,38 @@ class _Use(NamedTuple):
     beside: frozenset[str]
 
 
+class _Sizes:
+    """Bytes of arrays by the step of their last use: how many were used after a step, in a time that hardly grows."""
+
+    BLOCK = 128
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._steps: list[int] = []
+        self._blocks: list[int] = []
+
+    def add(self, step: int, size: int) -> None:
+        """Count an array's bytes; those of one that was used again, or is none any longer, are negative."""
+        while len(self._steps) <= step:
+            self._blocks += [0] * (len(self._steps) % self.BLOCK == 0)
+            self._steps.append(0)
+        self._steps[step] += size
+        self._blocks[step // self.BLOCK] += size
+        self.total += size
+
+    def after(self, step: int) -> int:
+        """Return the bytes of the arrays that were last used after a step."""
+        end = step // self.BLOCK + 1
+        return sum(self._steps[step + 1 : end * self.BLOCK]) + sum(self._blocks[end:])
+
+
 class _Cache:
-    """Arrays by the time of their last use, the latest last, and how many bytes they are together."""
+    """Arrays by their last use, and how many bytes they are together."""
 
     def __init__(self, capacity: int, places: Mapping[str, str], touched: _Touched) -> None:
         self.capacity, self.places, self.touched = capacity, places, touched
         self.used: dict[str, _Use] = {}
-        self.bytes, self.now = 0, 0
+        self.sizes, self.now = _Sizes(), 0
 
     def step(self, graph: Graph, node: Node) -> int:
         """Bytes that one node fetches."""
@@ -174,32 +199,31 @@ class _Cache:
     def _use(self, place: str, use: _Use | None) -> None:
         """Note the last use of an array; None: it is one no longer."""
         before = self.used.pop(place, None)
-        self.bytes -= 0 if before is None else before.size
+        if before is not None:
+            self.sizes.add(before.step, -before.size)
         if use is not None:
             self.used[place] = use
-            self.bytes += use.size
+            self.sizes.add(use.step, use.size)
 
     def _first(self, place: str, touch: Touch) -> int:
         """Bytes fetched the first time through an array: of what lies further back than the cache reaches."""
         last = self.used.get(place) or self.used.get(place.partition("#")[0])
         if last is None:
             return touch.size
-        if self.bytes <= self.capacity:
+        if self.sizes.total <= self.capacity:
             return 0
         # Of the arrays since: those that steps in between worked through, each once; the sweep counts its own.
-        between = 0
-        for name in reversed(self.used):
-            one = self.used[name]
-            if one.step <= last.step:
-                break
-            between += 0 if name in last.beside else one.size
-            if between >= self.capacity:
-                return touch.size
+        between = self.sizes.after(last.step)
+        again = (self.used.get(name) for name in last.beside)
+        between -= sum(one.size for one in again if one is not None and one.step > last.step)
+        if between >= self.capacity:
+            return touch.size
         return round(touch.size * (1 - _within(self.capacity, between, last.sweep, touch.sweep)))
 
     def _chain(self, node: Node) -> int:
         body: Graph = node.attributes["body"]
         spent: list[int] = []
+        inside: set[str] = set()
         count, part = pieces(body, node)
         groups, narrow = _groups(body, node.attributes.get("keys", 0))
         outside = {name: self.places.get(name, name) for name in (*body.inputs, *body.outputs)}
@@ -209,13 +233,15 @@ class _Cache:
                 found = [one for member in group for one in self._touches(body, member, part.rows)]
                 if len(group) > 1:
                     found = in_parts(found, narrow)
-                total += self.touch([(self._place(body, one.name, outside, at, part), one) for one in found])
+                placed = [(self._place(body, one.name, outside, at, part), one) for one in found]
+                total += self.touch(placed)
+                inside.update(place for place, one in placed if place != outside.get(one.name, place))
             spent.append(total)
         whole = 0
-        for name, place in outside.items():
+        for name in outside:
             whole += touches.bytes_of(body, name)
-            for key in [key for key in self.used if key.startswith(f"{place}#")]:
-                self._use(key, None)
+        for place in inside:
+            self._use(place, None)
         beside = frozenset(outside.values())
         for name, place in outside.items():
             self._use(place, _Use(touches.bytes_of(body, name), whole, self.now, beside))
