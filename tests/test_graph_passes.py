@@ -112,6 +112,28 @@ def test_views_keep_what_the_caller_knows() -> None:
     assert after.outputs == ("same", "twice")
 
 
+def test_many_identities_before_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are renamed in one walk, however many there are; a second one of a value stays."""
+    build = Builder()
+    x = build.input("x", (2, 3), "float32")
+    for at in range(50):
+        build.output(build.identity(build.identity(build.relu(x + float(at)))), f"y{at}")
+    shared = build.tanh(x)
+    build.output(build.identity(shared), "first")
+    build.output(build.exp(shared), "read")
+    build.output(build.identity(shared), "second")
+    graph, made = build.graph(), []
+    check = Graph._checked
+    monkeypatch.setattr(Graph, "_checked", lambda self: made.append(self) or check(self))
+    after = passes.views(graph)
+    assert len(made) < 10
+    monkeypatch.undo()
+    assert operations(after) == ["add", "relu"] * 50 + ["tanh", "exp", "identity"]
+    assert after.outputs == graph.outputs
+    assert after.producer("read").inputs == after.producer("second").inputs == ("first",)
+    applied("views", graph)
+
+
 @pytest.mark.parametrize("division", [True, False])
 @pytest.mark.parametrize("swapped", [True, False])
 def test_scales_and_masks_go_into_the_softmax(division: bool, swapped: bool) -> None:

@@ -122,3 +122,15 @@ def test_inside_a_network() -> None:
     made.output(norm(made, x + h @ np.ones((16, 8), "f4")), "y")
     ops = [node.op for node in recognise(made.graph()).nodes]
     assert ops == ["layer_norm", "matmul", "add", "gelu", "matmul", "add", "layer_norm"]
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_products_of_many_factors(swapped: bool) -> None:
+    """More than Python calls functions inside each other."""
+    build = Builder()
+    x = build.input("x", (2, 8), "float32")
+    y = x
+    for _ in range(1500):
+        y = x * y if swapped else y * x
+    build.output(y, "y")
+    assert len(recognise(build.graph()).nodes) == 1500

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import ops, rules
-from .ir import Graph, GraphError, Node, Value, fresh
+from .ir import Graph, GraphError, Node, Value, fresh, moved
 
 
 class Tensor:
@@ -233,7 +233,7 @@ class Builder:
         self._chosen.discard(old)
         at = self._known[new] = self._known.pop(old)
         self._values[at] = replace(self._values[at], name=new)
-        self._nodes = [_renamed(node, old, new) for node in self._nodes]
+        self._nodes = [moved(node, {old: new}) for node in self._nodes]
 
     def _owned(self, tensor: Any) -> Tensor:
         if not isinstance(tensor, Tensor) or tensor._build is not self:
@@ -264,10 +264,3 @@ class Builder:
             return self.apply("identity", tensor, name=name).name
         self._move(old, name)
         return name
-
-
-def _renamed(node: Node, old: str, new: str) -> Node:
-    def names(given: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(new if name == old else name for name in given)
-
-    return Node(node.op, names(node.inputs), names(node.outputs), node.attributes, node.name)

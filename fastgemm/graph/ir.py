@@ -220,6 +220,10 @@ class Graph:
         found = self._consumers.get(name, ())
         return found[0] if len(found) == 1 and name not in self.outputs else None
 
+    def only_maker(self, name: str) -> Node | None:
+        """Return the node that makes a value which one node reads; None for other values."""
+        return None if self.only_consumer(name) is None else self.producer(name)
+
     def constant(self, name: str) -> Array | None:
         """Return the numbers of a value where they are known."""
         return self.values[name].data
@@ -376,3 +380,8 @@ def renamed(node: Node, reads: Mapping[str, str]) -> Node:
     if reads.keys().isdisjoint(node.inputs):
         return node
     return replace(node, inputs=tuple(reads.get(name, name) for name in node.inputs))
+
+
+def moved(node: Node, names: Mapping[str, str]) -> Node:
+    """Return a node whose values, those that it reads and those that it makes, have other names."""
+    return replace(renamed(node, names), outputs=tuple(names.get(name, name) for name in node.outputs))

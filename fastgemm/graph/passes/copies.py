@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from .. import ops, storage
-from ..ir import Graph, Node, Value, fresh
+from ..ir import Graph, Node, Value, fresh, moved
 
 
 def copies(graph: Graph) -> Graph:
@@ -44,7 +44,7 @@ def _of_outputs(graph: Graph) -> Graph:
     found = storage.places(graph)
     taken: set[str] = set()
     names = set(graph.values)
-    nodes, values, swapped = list(graph.nodes), [], {}
+    values, swapped = [], {}
     for name in graph.outputs:
         value, place = graph.values[name], found[name]
         if graph.producer(name) is None:
@@ -65,9 +65,7 @@ def _of_outputs(graph: Graph) -> Graph:
         swapped[name] = stem
     if not swapped:
         return graph
-    for at, node in enumerate(nodes):
-        reads = tuple(swapped.get(read, read) for read in node.inputs)
-        nodes[at] = replace(node, inputs=reads, outputs=tuple(swapped.get(out, out) for out in node.outputs))
+    nodes = [moved(node, swapped) for node in graph.nodes]
     nodes += [Node("copy", (stem,), (name,)) for name, stem in swapped.items()]
     return graph.changed(nodes, values)
 

@@ -17,6 +17,8 @@ from ..rules import Array, is_float
 
 # How far a constant of a file may be from the one of the definition: files hold float16's and bfloat16's too.
 CLOSE = 4e-3
+# Factors of a product, numbers included, beyond which it is no pattern: a cube has three, and each may have one beside.
+MOST_FACTORS = 8
 
 
 def recognise(graph: Graph) -> Graph:
@@ -41,24 +43,26 @@ class _Product(NamedTuple):
 
 
 def _product(graph: Graph, name: str, root: bool = True) -> _Product:
-    """Take a product apart; a value that others read as well is left whole, unless it is where one begins."""
-    node = graph.producer(name)
-    number = _number(graph, name)
-    if number is not None:
-        return _Product(number, [])
-    if node is None or node.op not in ("mul", "div") or not (root or _private(graph, name)):
-        return _Product(1.0, [name])
-    left, right = node.inputs
-    first = _product(graph, left, False)
-    if node.op == "div":
-        divisor = _number(graph, right)
-        return _Product(1.0, [name]) if not divisor else _Product(first.number / divisor, first.factors)
-    second = _product(graph, right, False)
-    return _Product(first.number * second.number, [*first.factors, *second.factors])
+    """Take a product apart; a value that others read as well is left whole, unless it is where one begins.
 
-
-def _private(graph: Graph, name: str) -> bool:
-    return len(graph.consumers(name)) == 1 and name not in graph.outputs
+    One of more factors than any pattern has is not taken apart to its end.
+    """
+    number, factors, waiting = 1.0, list[str](), [name]
+    while waiting and len(factors) + len(waiting) <= MOST_FACTORS:
+        one = waiting.pop()
+        known, node = _number(graph, one), graph.producer(one) if root else graph.only_maker(one)
+        root = False
+        divisor = _number(graph, node.inputs[1]) if node is not None and node.op == "div" else None
+        if known is not None:
+            number *= known
+        elif node is not None and node.op == "mul":
+            waiting += node.inputs
+        elif node is not None and divisor:
+            number /= divisor
+            waiting.append(node.inputs[0])
+        else:
+            factors.append(one)
+    return _Product(number, [*factors, *waiting])
 
 
 def _number(graph: Graph, name: str) -> float | None:
@@ -71,8 +75,8 @@ def _close(number: float | None, wanted: float) -> bool:
 
 
 def _made_by(graph: Graph, name: str, op: str) -> Node | None:
-    node = graph.producer(name)
-    return node if node is not None and node.op == op and _private(graph, name) else None
+    node = graph.only_maker(name)
+    return node if node is not None and node.op == op else None
 
 
 def _plus(graph: Graph, name: str) -> Iterator[tuple[str, str]]:
@@ -112,7 +116,7 @@ def _gelu(graph: Graph, node: Node) -> Graph | None:
             erf, tanh = _made_by(graph, curve, "erf"), _made_by(graph, curve, "tanh")
             op = None
             if erf is not None:
-                inner = _product(graph, erf.inputs[0], _private(graph, erf.inputs[0]))
+                inner = _product(graph, erf.inputs[0], False)
                 op = "gelu" if inner.factors == [x] and _close(inner.number, 0.5**0.5) else None
             elif tanh is not None and _is_cubic(graph, tanh.inputs[0], x):
                 op = "gelu_tanh"
@@ -211,7 +215,7 @@ def _affine(graph: Graph, node: Node) -> Graph | None:
 
 def _columns(graph: Graph, name: str, like: Value) -> Array | None:
     data = graph.constant(name)
-    if data is None or data.dtype != like.dtype or not like.shape:
+    if data is None or not like.shape:
         return None
     if data.shape[-1:] != like.shape[-1:] or data.size != data.shape[-1] or len(data.shape) > len(like.shape):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,17 +107,6 @@ def number(value: Value) -> float | None:
     0.5
     """
     return float(value.data.reshape(-1)[0]) if value.data is not None and value.data.size == 1 else None
-
-
-def swapped(graph: Graph, old: str, new: str) -> Graph:
-    """Return a graph in which two values of one shape and type have exchanged their names."""
-    other = {old: new, new: old}
-    nodes = [
-        replace(ir.renamed(node, other), outputs=tuple(other.get(name, name) for name in node.outputs))
-        for node in graph.nodes
-    ]
-    values = [replace(graph.values[other[name]], name=name) for name in (old, new)]
-    return graph.changed(nodes, values)
 
 
 def broadcasts(value: Value, shape: tuple[int, ...]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import rules
-from ..ir import Graph, Node
+from ..ir import Graph
 from .rewriting import Rewriting, broadcasts, number
 
 
@@ -50,10 +50,10 @@ def _behind_products(graph: Graph) -> Graph:
             continue
         factor, operands = 1.0, []
         for name in node.inputs:
-            before = None if node.inputs[0] == node.inputs[1] else _alone(graph, name)
+            before = None if node.inputs[0] == node.inputs[1] else graph.only_maker(name)
             view = before if before is not None and before.op in ("transpose", "reshape") else None
             if view is not None:
-                before = _alone(graph, view.inputs[0])
+                before = graph.only_maker(view.inputs[0])
             if before is None or before.op != "scale":
                 operands.append(name)
                 continue
@@ -75,16 +75,16 @@ def _softmax(graph: Graph) -> Graph:
             made.keep(node)
             continue
         x, mask, factor = node.inputs[0], None, 1.0
-        before = _alone(graph, x)
+        before = graph.only_maker(x)
         if before is not None and before.op == "add":
             shape = graph.values[x].shape
             pair = before.inputs if graph.values[before.inputs[0]].shape == shape else before.inputs[::-1]
-            scaled = _alone(graph, pair[1])
+            scaled = graph.only_maker(pair[1])
             if scaled is not None and scaled.op == "scale" and graph.values[pair[1]].shape == shape:
                 pair = pair[::-1]
             if graph.values[pair[0]].shape == shape and broadcasts(graph.values[pair[1]], shape):
                 x, mask = pair
-                before = _alone(graph, x)
+                before = graph.only_maker(x)
         if before is not None and before.op == "scale":
             x, factor = before.inputs[0], before.attributes["p"]
         if x == node.inputs[0]:
@@ -93,8 +93,3 @@ def _softmax(graph: Graph) -> Graph:
         operands = [x] if mask is None else [x, mask]
         made.make("masked_softmax", operands, node.output, axis=node.attributes["axis"], scale=factor)
     return made.done()
-
-
-def _alone(graph: Graph, name: str) -> Node | None:
-    """Return the node that makes a value which one node reads."""
-    return None if graph.only_consumer(name) is None else graph.producer(name)

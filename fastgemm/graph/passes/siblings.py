@@ -45,7 +45,7 @@ def _kind(graph: Graph, node: Node) -> tuple[object, ...] | None:
     if node.output in graph.outputs or graph.values[node.output].layout is not None:
         return None
     rest = tuple((key, node.attributes.get(key)) for key in ("activation", "p", "q", "dtype"))
-    return node.op, node.inputs[0], weight.dtype, terms, rest
+    return node.op, node.inputs[0], terms, rest
 
 
 def _joined(made: Rewriting, nodes: list[Node]) -> None:

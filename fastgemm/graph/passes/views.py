@@ -6,9 +6,11 @@ them: heads that were folded into the batch, turned over and taken apart again a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .. import ir, ops, storage
 from ..ir import Graph, Node
-from .rewriting import Rewriting, swapped
+from .rewriting import Rewriting
 
 
 def views(graph: Graph) -> Graph:
@@ -22,15 +24,15 @@ def _without_identity(graph: Graph) -> Graph:
         if not (node.op == "identity" and made.same(node.output, node.inputs[0])):
             made.keep(node)
     graph = made.done()
+    # What makes the source of an output makes the output itself, and whoever reads either reads that.
+    names: dict[str, str] = {}
     for node in graph.nodes:
         source = node.inputs[0]
-        inner = graph.producer(source) is not None and source not in graph.outputs
-        if node.op == "identity" and inner and graph.values[source].spec == graph.values[node.output].spec:
-            # What makes its source makes the output itself, and whoever reads either reads that.
-            turned = swapped(graph, source, node.output)
-            rest = [ir.renamed(one, {source: node.output}) for one in turned.nodes if one.outputs != (source,)]
-            return _without_identity(turned.changed(rest))
-    return graph
+        if node.op == "identity" and graph.producer(source) is not None and source not in graph.outputs:
+            names.setdefault(source, node.output)
+    gone = set(names.values())
+    nodes = [ir.moved(node, names) for node in graph.nodes if node.output not in gone]
+    return graph.changed(nodes, [replace(graph.values[old], name=new) for old, new in names.items()])
 
 
 def _split_first(graph: Graph) -> Graph:
