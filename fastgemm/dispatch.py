@@ -61,6 +61,8 @@ _deterministic = int(variables.switch("FASTGEMM_DETERMINISTIC"))
 
 # KC of every plan while results must not depend on threads or tuning: a sum is cut where KC says, and nowhere else.
 DETERMINISTIC_KC = 1024
+# Threads that graphs are cut for meanwhile, however many run them: what a kernel does may depend on the rows it has.
+DETERMINISTIC_THREADS = 4
 
 
 def tuned() -> database.Database:
@@ -131,9 +133,9 @@ def deterministic() -> Iterator[None]:
     Without it, the same call of the same plan gives the same bits on the same machine; but a plan depends on how many
     threads are allowed, on what the tuner found and, of large float32 products on a CPU with AMX, on what the process
     has measured of its tile registers (FASTGEMM_F32).  Inside it the database is not asked, float32 is computed by
-    multiply-adds, and k is cut in the same places in every plan.  (Graphs are to be compiled inside it too: attention
-    of long texts meets its keys together then, not in parts.)  Blocks may overlap in several threads: the last one ends
-    it.  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
+    multiply-adds, and k is cut in the same places in every plan.  (Graphs are to be compiled inside it too: they are
+    cut as for four threads then, and attention of long texts meets its keys together, not in parts.)  Blocks may
+    overlap in several threads: the last one ends it.  FASTGEMM_DETERMINISTIC=1 does it for a process from the start.
 
     Examples
     --------
@@ -316,6 +318,19 @@ def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> C
 def is_deterministic() -> bool:
     """Say whether bits are to be the same whatever the threads and the database."""
     return _deterministic > 0
+
+
+def threads_to_cut_for(threads: int) -> int:
+    """Return for how many threads work is cut that so many will share.
+
+    Examples
+    --------
+    >>> from fastgemm import dispatch
+    >>> with dispatch.deterministic():
+    ...     dispatch.threads_to_cut_for(1) == dispatch.threads_to_cut_for(64)
+    True
+    """
+    return DETERMINISTIC_THREADS if _deterministic else threads
 
 
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:

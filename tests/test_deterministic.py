@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import graph_samples
 import numpy as np
 import oracle
 import pytest
 
 import fastgemm
 from fastgemm import dispatch, registry
+from fastgemm import graph as fg
 from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
 
@@ -108,3 +110,57 @@ def test_blocks_may_overlap() -> None:
     assert dispatch.is_deterministic()
     second.__exit__(None, None, None)
     assert not dispatch.is_deterministic()
+
+
+def heads(dtype: str) -> fg.Graph:
+    """Attention with its projections: with so few heads several threads would share the rows of each."""
+    build, kind = fg.Builder(), oracle.dtype_of(dtype)
+    x = build.input("x", (2, 33, 64), kind)
+    q, k, v = (
+        (x @ (oracle.normal((64, 64), "f8", at) / 8).astype(kind)).reshape(2, 33, 8, 8).transpose(0, 2, 1, 3)
+        for at in range(3)
+    )
+    made = (build.softmax(q @ k.T) @ v).transpose(0, 2, 1, 3).reshape(2, 33, 64)
+    build.output(build.relu(made @ (oracle.normal((64, 700), "f8", 5) / 8).astype(kind)), "y")
+    return build.graph()
+
+
+def masked(batch: int, length: int, width: int) -> fg.Graph:
+    build = fg.Builder()
+    q, k, v = (build.input(name, (batch, length, width), "float32") for name in "qkv")
+    mask = build.constant(oracle.normal((batch, length, length), "f4", 3))
+    build.output(build.softmax(q @ k.T * np.float32(0.3) + mask) @ v, "y")
+    return build.graph()
+
+
+def beside(dtype: str) -> fg.Graph:
+    """Products whose weights differ from row to row of a stack: one step for each at "fine"."""
+    build, kind = fg.Builder(), oracle.dtype_of(dtype)
+    x, w = build.input("x", (3, 5, 1500), kind), build.input("w", (3, 1500, 64), kind)
+    build.output(build.gelu(x @ w), "y")
+    return build.graph()
+
+
+GRAPHS = {
+    **{f"heads {dtype}": lambda dtype=dtype: heads(dtype) for dtype in ("float32", "float16", "bfloat16")},
+    **{f"beside {dtype}": lambda dtype=dtype: beside(dtype) for dtype in ("float32", "float16", "bfloat16")},
+    **{f"masked {size}": lambda size=size: masked(*size) for size in ((2, 5, 8), (3, 13, 8), (1, 66, 4))},
+    "layers": lambda: graph_samples.mlp((13, 512, 256, 128), 65),
+    "layers of one": lambda: graph_samples.mlp((479, 1024, 256, 1), 33, "float64", "gelu"),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("fusion", ["fine", "full"])
+def test_thread_count_changes_no_bit_of_a_graph(name: str, fusion: str) -> None:
+    """Whether the threads are those of the graph, or of whoever compiles and calls it."""
+    graph = GRAPHS[name]()
+    inputs = graph_samples.inputs_of(graph)
+    found = []
+    with fastgemm.deterministic():
+        for count in (1, 2, 3, 4):
+            found.append(fg.compile(graph, fusion=fusion, threads=count).run(inputs)["y"])
+            with fastgemm.threads(count):
+                found.append(fg.compile(graph, fusion=fusion).run(inputs)["y"])
+    for made in found[1:]:
+        np.testing.assert_array_equal(made, found[0])

@@ -298,8 +298,9 @@ def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", w
     has: sums of some hundred numbers are cut at other places; products by what is not constant (in attention) may be
     another kernel's, most of all those of one column; and the rows of a float32 softmax that are left over from fours
     may round otherwise where a mask follows a factor that is no power of two.  Attention of long texts (more than 1024
-    keys beside an L2 of 1 MiB) meets its keys in parts (`graph.attention`), each a sum of its own; what is compiled
-    inside `fastgemm.deterministic` keeps all keys together.
+    keys beside an L2 of 1 MiB) meets its keys in parts (`graph.attention`), each a sum of its own.  What is made
+    one chain, and of how many rows at a time, follows from the threads: bits do too, but of what is compiled and called
+    inside `fastgemm.deterministic`, where keys stay together as well.
 
     ``"none"`` has the bits of ``"fine"`` where a sum is not cut (short sums; packed weights may be cut elsewhere than
     others) and no factor was moved: `graph.passes.scales` says which are.  Halves are rounded less often the more is

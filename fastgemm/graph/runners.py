@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _linear, activations, epilogues, kernels, layer, registry, to_bytes
+from .. import _linear, activations, dispatch, epilogues, kernels, layer, registry, to_bytes
 from .._matmul import matmul as _matmul
 from ..quantized import matmul_integer as _matmul_integer
 from ..threads import get_num_threads
@@ -154,8 +154,8 @@ def _rows_of(node: Node, graph: Graph, places: Mapping[str, Place]) -> Runner:
     shape = values[node.output].shape
     # Items small enough for several threads, large enough to deal out: about 32 KiB; of products, which read a whole
     # weight for each, an equal share up to 128 rows.
-    rows = math.prod(shape[:-1])
-    most = -(-32768 // (shape[-1] * 4)) if node.kind != ops.PRODUCT else min(128, -(-rows // get_num_threads()))
+    rows, threads = math.prod(shape[:-1]), dispatch.threads_to_cut_for(get_num_threads())
+    most = -(-32768 // (shape[-1] * 4)) if node.kind != ops.PRODUCT else min(128, -(-rows // threads))
     block = max(1, min(rows, most))
     found = ChainOf([node], values, node.inputs, [places[name] for name in values], block)
     why = _no_kernels() or found.misfit()

@@ -81,7 +81,8 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
 def choice_of(graph: Graph, threads: int | None = None, l2: int | None = None) -> Choice:
     """Return how to choose for a graph; as `chains`."""
     caches = cpu.caches()
-    return Choice(graph, get_num_threads() if threads is None else threads, (caches.l1d, l2 or caches.l2, caches.l3))
+    threads = dispatch.threads_to_cut_for(get_num_threads() if threads is None else threads)
+    return Choice(graph, threads, (caches.l1d, l2 or caches.l2, caches.l3))
 
 
 def chained(graph: Graph, found: Sequence[Best]) -> Graph:
