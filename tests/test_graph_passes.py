@@ -158,12 +158,126 @@ def test_what_others_read_is_left() -> None:
     assert operations(applied("scales", build.graph())) == ["scale", "softmax"]
 
 
-def test_divisions_that_stay() -> None:
+@pytest.mark.parametrize("after", ["nothing", "softmax", "product"])
+def test_divisions_that_stay(after: str) -> None:
     """One over them is no normal number."""
     for divisor in (0.0, np.inf, np.nan, 3e38, 1e-40):
         build = Builder()
+        made = build.input("x", (3, 8), "float32") / np.float32(divisor)
+        if after == "softmax":
+            made = build.softmax(made)
+        if after == "product":
+            made = made @ numbers((8, 5), "f4")
+        graph = finished(build, made)
+        assert operations(applied("scales", graph)) == operations(graph)
+
+
+def test_divisions_that_nobody_takes_over() -> None:
+    """Those by powers of two have the bits of factors."""
+    for divisor, op in ((41.0, "div"), (255.0, "div"), (-8.0, "scale"), (2.0**-20, "scale"), (2.0**125, "scale")):
+        build = Builder()
         graph = finished(build, build.input("x", (3, 8), "float32") / np.float32(divisor))
-        assert operations(applied("scales", graph)) == ["div"]
+        assert operations(applied("scales", graph)) == [op]
+
+
+@pytest.mark.parametrize("where", ["alone", "product", "before a product"])
+@pytest.mark.parametrize("end", ["cast", "floor"])
+def test_whole_numbers_made_of_quotients(where: str, end: str) -> None:
+    """41 * (1 / 41) is less than 1 in float32."""
+    build = Builder()
+    x = build.input("x", (1000, 1), "float32")
+    one = build.constant(np.ones((1, 1), "f4"))
+    found = {"alone": x / 41.0, "product": x @ one / 41.0, "before a product": (x / 41.0) @ one}[where]
+    found = found.reshape(1000)
+    build.output(build.floor(found) if end == "floor" else build.cast(build.abs(found), dtype="int32"), "y")
+    graph = build.graph()
+    inputs = {"x": np.arange(1000, dtype="f4")[:, None] * 41}
+    for fusion in passes.FUSIONS:
+        got = fg.compile(graph, fusion=fusion).run(inputs)["y"]
+        np.testing.assert_array_equal(got, np.arange(1000), err_msg=fusion)
+
+
+def test_a_quotient_of_a_product_is_no_step() -> None:
+    """Where nothing is decided by its last bit: a softmax, and bytes, round anyway."""
+    for end in ("nothing", "mask", "bytes"):
+        build, product = ending()
+        made = build.relu(product / 3.0) if end == "nothing" else product / 3.0
+        if end == "mask":
+            build.output(build.softmax(build.where(np.tri(6, 5) > 0, made, np.float32(-1e4))), "z")
+        made = build.quantize(made, np.float32(0.1)) if end == "bytes" else made
+        build.output(made, "y")
+        after = passes.epilogues(passes.scales(build.graph()))
+        assert after.nodes[0].op == "linear"
+        assert after.nodes[0].attributes["activation"] == "scale"
+        assert "div" not in operations(after)
+
+
+# ---- factors of operands --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("factors", "left"),
+    [
+        ((0.5, 1.0), ["matmul", "scale"]),
+        ((2.0**-32, 2.0**32), ["matmul", "scale"]),
+        ((1e-30, 1.0), ["scale", "matmul"]),
+        ((1e15, 1.0), ["scale", "matmul"]),
+        ((0.0, 1.0), ["scale", "matmul"]),
+        ((np.inf, 1.0), ["scale", "matmul"]),
+        ((np.nan, 1.0), ["scale", "matmul"]),
+        ((1e-30, 0.5), ["scale", "matmul", "scale"]),
+        ((2.0**-20, 2.0**-20), ["scale", "scale", "matmul"]),
+    ],
+)
+def test_factors_that_move(factors: tuple[float, float], left: list[str]) -> None:
+    """Those near one, all of them together too: sums could become infinite, or lose bits, by others."""
+    build = Builder()
+    x, y = build.input("x", (4, 8), "float32") * factors[0], build.input("w", (8, 4), "float32")
+    graph = finished(build, x @ (y * factors[1] if factors[1] != 1 else y))
+    with np.errstate(invalid="ignore"):
+        assert operations(BY_NAME["scales"](graph)) == left
+
+
+def test_results_that_are_finite_stay_finite() -> None:
+    build = Builder()
+    x = build.input("x", (4, 8), "float32")
+    graph = finished(build, (x * np.float32(1e-30)) @ np.full((8, 8), 1e15, "f4"))
+    inputs = {"x": np.full((4, 8), 1e25, "f4")}
+    for fusion in passes.FUSIONS:
+        np.testing.assert_allclose(fg.compile(graph, fusion=fusion).run(inputs)["y"], 8e10, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mask", [(), (1, 1, 1, 9), (2, 1, 1, 1), (2, 1, 9, 1)])
+@pytest.mark.parametrize("how", ["queries", "keys", "both", "divided", "turned"])
+def test_attention_of_float16_that_is_scaled_first(mask: tuple[int, ...], how: str) -> None:
+    """As people guard against overflow: products of the queries as they are would be infinite."""
+    if not has_rows("float16"):
+        pytest.skip("no kernels for float16")
+    build, small = Builder(), np.float16(1 / 8)
+    q, k, v = (build.input(name, (2, 3, 9, 64), "float16") for name in "qkv")
+    axis = -1
+    if how == "turned":
+        axis, scores = -2, k @ (q * small).T
+    elif how == "both":
+        scores = (q * np.float16(0.35)) @ (k * np.float16(0.35)).T
+    else:
+        scores = {"queries": lambda: (q * small) @ k.T, "keys": lambda: q @ (k * small).T,
+                  "divided": lambda: (q / np.float16(9)) @ k.T}[how]()  # fmt: skip
+    if mask:
+        scores = scores + build.input("m", mask, "float16")
+    shares = build.softmax(scores, axis=axis)
+    build.output((shares.T if how == "turned" else shares) @ v, "y")
+    graph = build.graph()
+    inputs = {name: (numbers((2, 3, 9, 64), "float16", at) / 16 + 40).astype("f2") for at, name in enumerate("qkv")}
+    if mask:
+        inputs["m"] = np.zeros(mask, "f2")
+    want = reference.run(graph, inputs)["y"]
+    assert np.isfinite(want).all()
+    for fusion in ("fine", "full"):
+        got = fg.compile(graph, fusion=fusion, threads=1).run(inputs)["y"]
+        assert np.abs(got.astype("f8") - want).max() < 0.2
+    steps = [node.op for node in passes.apply(graph, "fine").nodes if node.kind != "view"]
+    assert steps == ["linear", "masked_softmax" if mask else "softmax", "matmul"]
 
 
 @pytest.mark.parametrize("row", activations.EPILOGUES, ids=lambda row: row.name)

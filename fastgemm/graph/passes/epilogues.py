@@ -2,6 +2,9 @@
 
 From each product the walk goes down: a bias, then a residual, then an activation, each once and in this order, which is
 that of `fastgemm.linear`; it ends at the first node that does not fit, or where somebody else reads the value too.
+
+A division by one number is the activation `scale`, by its reciprocal, but where whole numbers are made of what it
+gives: those of 41 / 41 and 41 * (1 / 41) are 1 and 0.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from ... import registry
+from .. import ops, rules
 from ..ir import Graph, Node, Value
 from .rewriting import Finish, Rewriting, broadcasts
+from .scales import factor
 
 # Halves are finished in float32, before they are rounded.
 _FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES}
@@ -90,3 +95,27 @@ class _Epilogue(Finish):
 
     def _constant(self, stem: str, data: np.ndarray) -> Value:
         return self.made.values[self.made.constant(stem, data)]
+
+    def activation(self, node: Node) -> bool:
+        """Note a node as the product's activation, where it can be; a division too."""
+        if super().activation(node):
+            return True
+        scaled = factor(self.graph, node) if node.op == "div" else None
+        if scaled is None or _becomes_whole(self.graph, node.output):
+            return False
+        self.attributes |= {"activation": "scale", "p": scaled.number}
+        return True
+
+
+def _becomes_whole(graph: Graph, name: str) -> bool:
+    """Whether whole numbers are made of a value, but by products, along rows, or as bytes: those round on the way."""
+    reached, seen = [name], {name}
+    for one in reached:
+        for node in graph.consumers(one):
+            whole = node.op == "cast" and not rules.is_float(graph.values[node.output].dtype)
+            if whole or node.op in ("floor", "ceil"):
+                return True
+            if node.kind not in (ops.PRODUCT, ops.ROW) and node.op != "quantize" and node.output not in seen:
+                seen.add(node.output)
+                reached.append(node.output)
+    return False
