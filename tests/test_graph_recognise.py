@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from oracle import dtype_of
 
 from fastgemm.graph import Builder, Tensor, reference
 from fastgemm.graph.passes.recognise import recognise
@@ -47,7 +48,11 @@ FOUND: dict[str, tuple[str, Pattern]] = {
 }
 LEFT: dict[str, Pattern] = {
     "another slope": lambda b, x: x * (b.erf(x / 1.5) + 1.0) * 0.5,
+    "a slope near by": lambda b, x: x * (b.erf(x * 0.709) + 1.0) * 0.5,
     "another half": lambda b, x: x * (b.erf(x / ROOT2) + 1.0) * 0.6,
+    "nearly a half": lambda b, x: x * 0.4985 * (b.erf(x / ROOT2) + 1.0),
+    "nearly one": lambda b, x: x * (b.erf(x / ROOT2) + 1.003) * 0.5,
+    "another slope of tanh": lambda b, x: 0.5 * x * (1.0 + b.tanh(0.8 * (x + 0.0448 * b.pow(x, 3.0)))),
     "another number": lambda b, x: x * (b.erf(x / ROOT2) + 2.0) * 0.5,
     "another value": lambda b, x: b.relu(x) * (b.erf(x / ROOT2) + 1.0) * 0.5,
     "the gate of another value": lambda b, x: x * b.sigmoid(b.relu(x)),
@@ -84,6 +89,46 @@ def test_found(name: str) -> None:
     assert ops == [wanted]
     # Half-precision constants are replaced by the true ones.
     assert off < (2e-3 if "half-precision" in name else 2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("stored", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("op", ["gelu", "divided", "gelu_tanh"])
+def test_rounded_constants(op: str, stored: str, dtype: str) -> None:
+    """A file of any type may hold those of another."""
+
+    def of(number: float) -> np.ndarray:
+        return np.asarray(number).astype(dtype_of(stored)).astype(dtype_of(dtype))
+
+    made = Builder()
+    x = made.input("x", (4, 8), dtype_of(dtype))
+    if op == "gelu_tanh":
+        curve = made.tanh(of(SLOPE) * (x + of(0.044715) * made.pow(x, of(3.0))))
+    else:
+        curve = made.erf(x / of(2**0.5) if op == "divided" else x * of(0.5**0.5))
+    made.output(of(0.5) * x * (of(1.0) + curve), "y")
+    assert [node.op for node in recognise(made.graph()).nodes] == ["gelu_tanh" if op == "gelu_tanh" else "gelu"]
+
+
+@pytest.mark.parametrize(
+    ("written", "dtypes"),
+    [
+        (0.7071067811865476, ("float64", "float32", "bfloat16")),
+        (0.70710678, ("float64", "float32", "bfloat16")),
+        (0.7071, ("float32", "bfloat16")),
+        (1 / 1.4142, ("float32", "bfloat16")),
+        (0.707, ("bfloat16",)),
+        (0.7119, ()),
+    ],
+)
+def test_constants_with_few_digits(written: float, dtypes: tuple[str, ...]) -> None:
+    """Halves hold no more than three: what is rounded to them is the same."""
+    for dtype in ("float64", "float32", "bfloat16"):
+        kind = dtype_of(dtype)
+        made = Builder()
+        x = made.input("x", (4, 8), kind)
+        made.output(x * np.array(0.5, kind) * (made.erf(x * np.asarray(written).astype(kind)) + 1.0), "y")
+        assert ("gelu" in [node.op for node in recognise(made.graph()).nodes]) is (dtype in dtypes)
 
 
 @pytest.mark.parametrize("name", LEFT)

@@ -2,11 +2,13 @@
 
 A pattern is looked for by what it computes, not by how it was exported: factors of a product may stand in any order,
 a division by a constant is a factor, a square may be ``x * x`` or ``x ** 2``.  Only values that nobody else reads
-disappear.  The result is the same function, rounded once or twice less.
+disappear.  The result is the same function, rounded once or twice less, with the constants of the definition: those of
+a file may be rounded, to any type or to a few digits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,8 +17,11 @@ import numpy as np
 from ..ir import Graph, Node, Value
 from ..rules import Array, is_float
 
-# How far a constant of a file may be from the one of the definition: files hold float16's and bfloat16's too.
-CLOSE = 4e-3
+# Bits of the types that constants were in before a file had them as floats: bfloat16's, float16's and float32's.
+BITS = (8, 11, 24)
+# How far others may be from the definition's, one part in so many.  (Frameworks write all digits of float64, or 10 as
+# in 0.7978845608; people write 0.7071, 1.4142 and 0.797885.)
+CLOSE, CLOSE_DOUBLE = 1e-4, 1e-6
 # Factors of a product, numbers included, beyond which it is no pattern: a cube has three, and each may have one beside.
 MOST_FACTORS = 8
 
@@ -70,8 +75,17 @@ def _number(graph: Graph, name: str) -> float | None:
     return float(data.reshape(())) if data is not None and data.size == 1 and is_float(data.dtype) else None
 
 
-def _close(number: float | None, wanted: float) -> bool:
-    return number is not None and abs(number - wanted) <= CLOSE * abs(wanted)
+def _close(number: float, wanted: float, kind: np.dtype[np.generic]) -> bool:
+    """Whether a factor is one that no float holds: it, or what is divided by, rounded or written in short."""
+    if math.isclose(number, wanted, rel_tol=CLOSE_DOUBLE if kind == np.float64 else CLOSE):
+        return True
+    rounded = [one for bits in BITS for one in (_rounded(wanted, bits), 1 / _rounded(1 / wanted, bits))]
+    return any(math.isclose(number, one) for one in rounded)
+
+
+def _rounded(number: float, bits: int) -> float:
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
 
 
 def _made_by(graph: Graph, name: str, op: str) -> Node | None:
@@ -105,19 +119,20 @@ def _silu(graph: Graph, node: Node) -> Graph | None:
 def _gelu(graph: Graph, node: Node) -> Graph | None:
     """0.5 * x * (1 + erf(x / sqrt(2))), and the same with tanh."""
     whole = _product(graph, node.output)
-    if len(whole.factors) != 2 or not _close(whole.number, 0.5):
+    if len(whole.factors) != 2 or whole.number != 0.5:
         return None
+    kind = graph.values[node.output].dtype
     for x, gate in (whole.factors, whole.factors[::-1]):
         if graph.values[x].shape != graph.values[node.output].shape:
             continue
         for one, curve in _plus(graph, gate):
-            if not _close(_number(graph, one), 1.0):
+            if _number(graph, one) != 1:
                 continue
             erf, tanh = _made_by(graph, curve, "erf"), _made_by(graph, curve, "tanh")
             op = None
             if erf is not None:
                 inner = _product(graph, erf.inputs[0], False)
-                op = "gelu" if inner.factors == [x] and _close(inner.number, 0.5**0.5) else None
+                op = "gelu" if inner.factors == [x] and _close(inner.number, 0.5**0.5, kind) else None
             elif tanh is not None and _is_cubic(graph, tanh.inputs[0], x):
                 op = "gelu_tanh"
             if op:
@@ -128,12 +143,13 @@ def _gelu(graph: Graph, node: Node) -> Graph | None:
 def _is_cubic(graph: Graph, name: str, x: str) -> bool:
     """Whether a value is sqrt(2 / pi) * (x + 0.044715 * x**3)."""
     outer = _product(graph, name)
-    if len(outer.factors) != 1 or not _close(outer.number, (2 / np.pi) ** 0.5):
+    kind = graph.values[name].dtype
+    if len(outer.factors) != 1 or not _close(outer.number, (2 / np.pi) ** 0.5, kind):
         return False
     for first, second in _plus(graph, outer.factors[0]):
         cubic = _product(graph, second)
         cubes = sorted(factor for one in cubic.factors for factor in _powers(graph, one))
-        if first == x and cubes == [x] * 3 and _close(cubic.number, 0.044715):
+        if first == x and cubes == [x] * 3 and _close(cubic.number, 0.044715, kind):
             return True
     return False
 
