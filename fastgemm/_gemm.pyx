@@ -24,7 +24,7 @@ cdef int SUMS[MAX_CODES]
 for _i in range(MAX_CODES):
     SUMS[_i] = -1
 for _row in registry.DTYPES:
-    if _row.numpy in registry.HALVES and not _row.result:
+    if _row.halves:
         SUMS[<int>_row.code] = registry.product_row(_row.numpy, _row.numpy, "float32").code
 
 

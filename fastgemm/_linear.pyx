@@ -35,7 +35,7 @@ for _i in range(MAX_CODES):
 for _i, _name in enumerate((*registry.FINISHED, registry.DEQUANTISED)):
     KIND[<int>registry.dtype(_name).code] = _i
 for _row in registry.DTYPES:
-    if _row.name in registry.FINISHED or (_row.stored in ("f16", "bf16") and not _row.result):
+    if _row.name in registry.FINISHED or _row.halves:
         PRODUCT_KIND[<int>_row.code] = KIND[<int>registry.dtype(_row.lane).code]
         TERMS[<int>_row.code] = cnp.NPY_DOUBLE if _row.lane == "f64" else cnp.NPY_FLOAT
 cdef int NONE = activations.epilogue("none").code, RELU = activations.epilogue("relu").code

@@ -228,7 +228,7 @@ class PackedMatrix(_packed.Right):
         return wanted, row if self.shape[0] else None, wanted
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.toarray(), self.rows, self.zero_point)
+        return PackedMatrix, (self.toarray(), self.rows, self.zero_point)
 
     def __repr__(self) -> str:
         return f"PackedMatrix({self.shape[0]} x {self.shape[1]}, {self.dtype})"
@@ -246,9 +246,9 @@ def pack(
     trans : bool
         Pack ``b.T``: for weights that are stored as (out, in).
     rows : int, optional
-        How many rows the left operands will have, as a hint: panels are 2 vectors wide for a few rows, up to 4 for
-        many, or as wide as the tuner found best for so many; see also `PackedMatrix.nbytes`.  Every number of rows
-        gives the right result.
+        How many rows the left operands will have, as a hint: for a few of them panels are as wide as products pass
+        over them least often, for many as wide as arithmetic is fastest, or as the tuner found best for so many; see
+        also `PackedMatrix.nbytes`.  Every number of rows gives the right result.
     zero_point : array_like, optional
         Of int8 and uint8: one number, or one for each column, for `matmul_integer` and `qlinear_matmul`.
 
@@ -299,10 +299,6 @@ def _zero_points(given: ArrayLike, array: Array) -> Array | None:
     if zero.size != 1 and zero.shape not in ((array.shape[1],), (1, array.shape[1])):
         raise ValueError(f"zero_point has shape {zero.shape}: one number or {array.shape[1]} fit")
     return zero.reshape(-1) if zero.any() else None
-
-
-def _again(array: Array, rows: int | None, zero_point: Array | None) -> PackedMatrix:
-    return PackedMatrix(array, rows, zero_point)
 
 
 def _row(dtype: np.dtype[Any]) -> registry.DType:

@@ -76,6 +76,11 @@ class DType(NamedTuple):
         return self.converts and (not self.result or self.result_bytes != self.real_bytes)
 
     @property
+    def halves(self) -> bool:
+        """Whether operands and output are halves: products are finished in float32, then rounded."""
+        return self.stored in ("f16", "bf16") and not self.result
+
+    @property
     def turns(self) -> bool:
         """Whether finished tiles are turned over in registers: 4 or 8 bytes an element, stored as they are computed."""
         return not self.stored and self.lane[0] != "b" and self.itemsize in (4, 8)
@@ -218,8 +223,8 @@ DEQUANTISED = "i8_i32"
 EPILOGUE_TEMPLATE = "kernels/epilogue.pyx.tp"
 ROWS_TEMPLATE = "kernels/rows.pyx.tp"
 
-# Halves that have a result of their own type: their products are finished in float32, then rounded.
-HALVES = tuple(row.numpy for row in DTYPES if row.stored in ("f16", "bf16") and not row.result)
+# Types of `DType.halves`.
+HALVES = tuple(row.numpy for row in DTYPES if row.halves)
 # Operands of dot products of bytes.
 BYTES = next(row.names for row in DTYPES if row.name == "i8_i32")
 
@@ -512,7 +517,7 @@ def is_packed(dt: DType) -> bool:
 
 def is_finished(dt: DType) -> bool:
     """Whether an activation may follow its products: floats and halves that stay halves, sums of bytes scaled."""
-    return dt.name in (*FINISHED, DEQUANTISED) or (dt.stored in ("f16", "bf16") and not dt.result)
+    return dt.name in (*FINISHED, DEQUANTISED) or dt.halves
 
 
 def widens(dt: DType) -> bool:

@@ -9,8 +9,6 @@ The figures are of a Cascade Lake, one thread, us a head of attention in float32
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .. import cpu, registry
 from ..problem import Config, Problem
 from . import matrices, rules
@@ -66,10 +64,10 @@ def config(problem: Problem, found: Config, rows: int, near: bool) -> Config:
     if found.pack == "none" and not often:
         return found
     if often or (rows > problem.m and size <= share):
-        found = replace(found, pack="b" if found.pack == "none" else found.pack, kc=kc, nc=nc)
+        found = found.replace(pack="b" if found.pack == "none" else found.pack, kc=kc, nc=nc)
     panel = min(found.kc, problem.k) * found.nr * row.itemsize
     if near and small and found.pack == "b" and 4 * panel <= PANEL_QUARTERS * cpu.caches().l1d:
-        found = replace(found, mc=max(found.mc, -(-problem.m // found.mr) * found.mr))
+        found = found.replace(mc=max(found.mc, -(-problem.m // found.mr) * found.mr))
     return found
 
 

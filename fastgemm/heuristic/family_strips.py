@@ -24,7 +24,7 @@ Other types, in the gemv family, as the speed of the heuristic's other choice (f
 from __future__ import annotations
 
 from .. import cpu, registry
-from ..problem import MAX_PARTIAL, Config, Problem
+from ..problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 from .costs import TEAM_BYTES, TEAM_FLOPS
 from .ways import far_bytes
 
@@ -80,7 +80,7 @@ def config(problem: Problem, tier: registry.Isa, family: str) -> Config | None:
     found = Config("gemv", tier.name, nc=_strip(problem, tier, dots), split=split, threads=threads)
     if dots:
         mr, nr = registry.tiles(problem.row, tier)[0]
-        found = found.replace(family=family, mr=mr, nr=nr, kc=min(problem.k, 1 << 20), pack="none")
+        found = found.replace(family=family, mr=mr, nr=nr, kc=min(problem.k, MAX_BLOCK), pack="none")
     return found if found.misfit(problem) is None else None
 
 
