@@ -32,8 +32,9 @@ What compiled modules share: _call.pyx (from operands to a plan), _gufunc.pyx (a
 product), _rows.pyx (the row of a call that asks for a type), members.pxd (of a chain), float_errors.pxd, terms.pxd
 (what a product of bytes is told besides).
 Beside the way: contraction.py and subscripts.py read what einsum is given, introspect.py explains, untuned.py logs
-shapes without a record, threads.py counts threads, variables.py reads switches of the environment, locks.py makes
-locks that live through a fork, version.py is the version, _build.py the build.
+shapes without a record, threads.py counts threads, variables.py reads switches of the environment, allowed.py says
+which families and vectors it and the CPU let run, locks.py makes locks that live through a fork, version.py is the
+version, _build.py the build.
 
 `fastgemm.graph` compiles whole graphs of such calls: `from fastgemm import graph`.
 

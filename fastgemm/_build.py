@@ -284,13 +284,13 @@ def code_hash(registry: Any, texts: dict[str, str]) -> str:
     """Hash what a tuning record depends on.
 
     That is the rendered kernels; the driver, whose loops give MC, KC and NC their meaning; the heuristic with
-    problem.py's rules, because a record promises to be faster than its configuration; and the flags that the project
-    asks for.  Which of these a compiler knows, and its version, are left out: the shipped records hold for every build
-    of one source.
+    the rules of problem.py and allowed.py, because a record promises to be faster than its configuration; and the flags
+    that the project asks for.  Which of these a compiler knows, and its version, are left out: the shipped records hold
+    for every build of one source.
     Lines of comment alone are left out too.
     """
     sources = [*sorted((PACKAGE / "driver").glob("*.p[yx][xd]")), *sorted((PACKAGE / "kernels").glob("*.pxd"))]
-    sources += [PACKAGE / "problem.py", *sorted((PACKAGE / "heuristic").glob("*.py"))]
+    sources += [PACKAGE / "allowed.py", PACKAGE / "problem.py", *sorted((PACKAGE / "heuristic").glob("*.py"))]
     parts = [path.read_text() for path in sources]
     parts += [texts[name] for name in sorted(texts)]
     parts += [" ".join([tier.name, *OPTIMISE, *tier.cflags]) for tier in registry.ISAS]

@@ -15,7 +15,7 @@ from fastgemm.driver._team cimport OTHERWISE, run_plan, threads_now
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
 from fastgemm.driver.structs cimport call_t, letter, plan_t, special_takes
 
-from fastgemm import dispatch, kernels, numpy_types, problem, registry
+from fastgemm import allowed, dispatch, kernels, numpy_types, problem, registry
 from fastgemm.heuristic import ways
 
 cnp.import_array()
@@ -311,8 +311,8 @@ cdef int first_time() except -1:
     BRIEF_BYTES = ways.brief_bytes()
     TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE = ways.turning()
     kernels.active_isa()
-    ways.asked_of_f32()
-    ways.exact_bf16()
+    allowed.asked_of_f32()
+    allowed.exact_bf16()
     for row in registry.DTYPES:
         BY_MATRICES[<int>row.code] = ways.turns_matrices(row)
     dispatch.tuned()

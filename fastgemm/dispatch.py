@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from . import cpu, database, kernels, registry, untuned, variables
+from . import allowed, cpu, database, kernels, registry, untuned, variables
 from .driver import _plan
-from .heuristic import chain_items, packed_b, rules, ways
+from .heuristic import chain_items, packed_b, rules
 from .locks import lock
 from .plan import Plan
 from .problem import PACKED, Config, Problem, Record
@@ -275,8 +275,8 @@ def _resolve(problem: Problem, panels: Panels | None) -> Decision:
 def _check_variables() -> None:
     """Report what the environment says wrong, on a CPU without what it is about too."""
     cpu.wants_tiles()
-    ways.asked_of_f32()
-    ways.exact_bf16()
+    allowed.asked_of_f32()
+    allowed.exact_bf16()
 
 
 def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> Config:
@@ -336,7 +336,7 @@ def threads_to_cut_for(threads: int) -> int:
 def _usable(record: Record, active: str, panels: Panels | None = None) -> bool:
     # FASTGEMM_ISA, FASTGEMM_BF16 and FASTGEMM_F32 hold for the database too.
     config, half = record.config, kernels.half_isa()
-    if registry.by_limbs(config.family) and ways.asked_of_f32() == "vectors":
+    if registry.by_limbs(config.family) and allowed.asked_of_f32() == "vectors":
         return False
     if panels is not None and not panels.read_by(config):
         return False

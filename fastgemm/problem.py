@@ -7,10 +7,11 @@ a `Record` what was measured for a pair of them.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from . import activations, registry
-from .heuristic.ways import DOT_COLUMNS, DOT_TURNED, exchanges, shares_vectors, turns
+from .heuristic.ways import DOT_TURNED, FEW_DOT_COLUMNS, exchanges, shares_vectors, turns
 
 # Sizes from outside (database, command line) are held to these before they reach C.
 MAX_DIM = 1 << 40
@@ -258,8 +259,8 @@ class Config:
                 return f"{dt.name} is converted while it is packed: pack must be 'ab'"
             if self.pack == "none" and problem.layout[1] not in ("n", PACKED) and problem.n > 1:
                 return "B must be packed: its columns are not adjacent in memory"
-            # Threads keep a block of A and one of B each; a database must not be able to
-            # ask for more (the heuristic's largest are below 5 MiB).
+            # Threads keep a block of A and one of B each; a database must not be able to ask for more.  The heuristic's
+            # largest, of float16, take so many MiB beside an L2 of 1, 2, 3 and 4: 8.9, 13.3, 17.8 and 22.2.
             packs_a = self.pack == "ab" or dt.converts  # dot products keep room for an A that must be packed
             rows = min(self.mc, problem.m) + self.mr if packs_a else 0
             columns = min(self.nc, problem.n) + self.nr if self.pack != "none" else 0
@@ -291,7 +292,7 @@ class Config:
                 return "gemv has one row to split"
         elif self.family == "dots":
             # (A single column may have any stride, and is not turned.)
-            turned = problem.layout == "nn" and 1 < problem.n <= min(problem.m, DOT_COLUMNS) and dt.parts == 1
+            turned = problem.layout == "nn" and 1 < problem.n <= min(problem.m, FEW_DOT_COLUMNS) and dt.parts == 1
             turned = turned and problem.n * problem.k * dt.stored_bytes <= DOT_TURNED
             # (An A by columns is copied, as it is stored.)
             across = problem.layout == "tt" and registry.is_special(dt) and dt.parts == 1
@@ -335,9 +336,9 @@ class Config:
             return "the sums that correct these dot products stand once, behind all of k: kc must hold it"
         return None
 
-    def replace(self, **changes: object) -> Config:
+    def replace(self, **changes: Any) -> Config:
         """Return a copy with some fields changed."""
-        return Config(**{**asdict(self), **changes})
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ LAYERS = (
     ("kinds", "locks", "variables"),
     ("registry", "version", "_outputs", "heuristic"),
     ("cpu", "row_operations", "activations", "segments"),
+    ("allowed",),
     ("heuristic.ways",),
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic.strides", "heuristic.half_tier", "heuristic.costs"),

@@ -49,18 +49,10 @@ from __future__ import annotations
 from math import inf
 
 from .. import cpu, registry
+from ..allowed import halved_bytes
 from ..problem import MAX_PARTIAL, MAX_TURNED, Config, Problem
 from .costs import PORTS, TEAM_BYTES, busy
-from .ways import (
-    DOT_TURNED,
-    UNTURNED_ROWS,
-    by_dots,
-    exchanges,
-    halved_bytes,
-    nearly_far,
-    turns_pieces,
-    written_past,
-)
+from .ways import DOT_TURNED, UNTURNED_ROWS, by_dots, exchanges, nearly_far, turns_pieces, written_past
 
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80

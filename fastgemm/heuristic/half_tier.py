@@ -34,13 +34,13 @@ ROW_BYTES, LONG_ROW = 320, 32 << 10
 # threads 1.0 to 1.16.)
 REACH_FAR, FAR_COLUMN = 2048, range(512, (12 << 10) + 1)
 REACH_L3, L3_COLUMN = 16384, range(4096, (16 << 10) + 1)
-# Up to STRIP_ROWS rows by a B in place from memory (4 x 7860 x 2560 1.9, 2 x 10752 x 3584 1.4, 4 x 4608 x 1536 1.9, f64
+# Up to FEW_FAR_ROWS by a B in place from memory (4 x 7860 x 2560 1.9, 2 x 10752 x 3584 1.4, 4 x 4608 x 1536 1.9, f64
 # 1.3 to 1.45), or beyond L2 by rows of whole pages (1024 x 1024 by 2, 3, 4 rows 1.5 1.45 1.3, f64 1.15); up to FAR_ROWS
 # where it fills much of L3 (5 x 7000 x 3000 2.5, 6 x 2048 x 2048 2.7, 12 x 7000 x 3000 1.6, 16 x 2560 x 2560 1.4, f64
 # 6 x 2000 x 1000 4, 12 x 7000 x 3000 2, 32 x 3072 x 1024 1.2, but f32 0.9).  Two threads lose what one gains of 16 MB
 # (f32 2048 x 2048 by 6, 8, 12 rows 0.66 0.69 0.82), and get the same kernels, for the bits must not depend on threads.
 # One tall panel by rows two pages apart (f64 12 x 1024 x 1024 3.5; by 5, 6, 16 rows 0.4 0.2 0.8).
-STRIP_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
+FEW_FAR_ROWS, FAR_ROWS, TALLEST, PAGE = 4, 32, 14, 4096
 # More rows by a B from L3 or memory: it is copied, and the block that is copied next is fetched into L2 by the tiles.
 # (In place or copied without that times so, one thread and two, 4096 x 4096, 5000 x 6000, 7680 x 2560, 2048 x 2048, 24
 # rows 1.07 1.0 1.08 0.98, 1.03 1.04 1.24 0.85, 32 rows 1.04 1.01 1.15 1.09, 1.14 0.87 1.29 1.06, 48 rows 1.1 1.19 1.09
@@ -166,7 +166,7 @@ def _far(problem: Problem) -> bool:
         return False
     if copies_ahead(problem):
         return False
-    if m <= STRIP_ROWS:
+    if m <= FEW_FAR_ROWS:
         return size >= far_bytes() or (row_b % PAGE == 0 and size > 2 * caches.l2)
     if m <= FAR_ROWS and size >= (caches.l3 * 3 // 8 if m <= FAR_ROWS // 2 else caches.l3 // 2):
         return True

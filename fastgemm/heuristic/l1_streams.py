@@ -73,7 +73,7 @@ SHARED_STEPS = 32
 # 1.02 0.95, f64 1.07 1.1, 600 x 30000 1.15 1.1; i32 2000 x 2000 0.98 0.89, i64 1300 x 1300 1.0 0.97; apart, 2, 4, 8
 # rows, f32 and f64 2048 x 2048 0.84 0.96 1.0, 0.88 0.97 0.87, 1024 x 1024 1.0 1.0 1.1, 0.84 0.92 1.11, 4096 x 4096 1.09
 # 1.07 1.0, 1.05 1.04 0.95, f64 8448 x 2816 1.12 1.03 0.89.)
-STRIP_ROWS, STRIP_L3 = 4, 1.5
+STAY_ROWS, STAY_L3 = 4, 1.5
 
 
 def config(problem: Problem, tier: registry.Isa) -> Config | None:
@@ -106,8 +106,8 @@ def _concerns(problem: Problem, tier: registry.Isa) -> bool:
     if problem.k < LEAST_STEPS:
         fewest = STACK_LEAST + 1 if problem.k >= STRIP_STEPS else STACK_LEAST
         return l1.is_plain(problem) and fewest <= problem.m <= STACK_MOST
-    if row.parts == 1 and problem.m <= STRIP_ROWS:
-        least = STRIP_L3 * cpu.caches().l3 if apart else 0
+    if row.parts == 1 and problem.m <= STAY_ROWS:
+        least = STAY_L3 * cpu.caches().l3 if apart else 0
         if row.lane[0] != "f" or not distant or _bytes_b(problem) <= least:
             return False
     elif row.parts == 1 and problem.m <= registry.STRIP_ROWS and apart and distant:

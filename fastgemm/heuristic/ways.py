@@ -7,10 +7,10 @@ Calls have the rules of `turns` once more, by its constants (_call.pyx).
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple, Protocol
 
-from .. import cpu, registry, variables
+from .. import cpu, registry
+from ..allowed import halved_bytes, long_tiers, runs
 
 
 class Asked(Protocol):
@@ -118,7 +118,7 @@ class Turning(NamedTuple):
 TURNED_L1 = Turning(TURNED_NEAR, 64, TURNED_WIDE, 11 / 16, 1 / 2, ANY_STEPS)
 # Columns, and bytes of them, up to which a product by columns that are not along k is dot products after all: they are
 # copied first, all of them, a copy that must stay in L2.  (Up to 22 `EXCHANGED_WHOLE` has figures, more have none.)
-DOT_COLUMNS, DOT_TURNED = 24, 256 << 10
+FEW_DOT_COLUMNS, DOT_TURNED = 24, 256 << 10
 # Rows from which on two to four columns are computed as rows of the transposed output (AVX2 on Zen 4, one thread, f32
 # nt: 512 x 4 x 512 1.10, 1000 x 4 x 4096 1.21, f64 1.32, 1.62, and A from memory, 100000 x 4 x 256, 3.0; 30 x 2 x 128
 # 0.87, 8 x 4 x 256 0.84; AVX-512 on Zen 5, nt, 1000 x 2 x 256 1.6, 1000 x 4 x 64 1.55, 200 x 4 x 256 1.33, A from
@@ -318,24 +318,12 @@ def _thin(m: int, row_c: int, k: int) -> bool:
     return thin and m >= THIN_M and THIN_K <= k <= thin_steps()
 
 
-def halved_bytes() -> int:
-    """Return the bytes of vectors that the CPU computes in two halves; 0: none, or FASTGEMM_ISA names a tier."""
-    tiers = () if os.environ.get("FASTGEMM_ISA") else cpu.isas()
-    return max((tier.vector_bytes for tier in tiers if cpu.halves(tier)), default=0)
-
-
-def _long_tiers() -> list[registry.Isa]:
-    # Of vectors of 64 bytes, if calls may use it: FASTGEMM_ISA names the tier that they keep to.
-    named = os.environ.get("FASTGEMM_ISA")
-    return [tier for tier in cpu.isas() if tier.vector_bytes == 64 and named in (None, "", tier.name)]
-
-
 def filled_bytes() -> int:
     """Return the bytes of the vectors that rows of the transposed output are to fill; 0: short ones, whatever fills.
 
     Halved ones, or long ones.
     """
-    return halved_bytes() or max((tier.vector_bytes for tier in _long_tiers()), default=0)
+    return halved_bytes() or max((tier.vector_bytes for tier in long_tiers()), default=0)
 
 
 def turning() -> Turning:
@@ -347,7 +335,7 @@ def turning() -> Turning:
     >>> ways.turning().wide
     80
     """
-    if any(map(cpu.small_l1, _long_tiers())):
+    if any(map(cpu.small_l1, long_tiers())):
         return TURNED_L1
     wide = FILLED if halved_bytes() else FILLED_WIDE
     return Turning(TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, wide, FILLED_PAGE)
@@ -387,48 +375,6 @@ def by_dots(problem: Asked) -> bool:
     return m <= share * lanes * -(-m // lanes) and 2 * m != 3 * lanes
 
 
-def runs(family: str, tier: registry.Isa) -> bool:
-    """Say whether this CPU, the system and FASTGEMM_BF16 let a tier's family run, if it was built.
-
-    Examples
-    --------
-    >>> from fastgemm import registry
-    >>> from fastgemm.heuristic import ways
-    >>> ways.runs("vnni", registry.isa("v2"))
-    False
-    """
-    row = registry.family(family)
-    # The instructions of bfloat16 take subnormal numbers for zero; float32 arithmetic does not.
-    if row.rounds_halves and exact_bf16():
-        return False
-    asked = registry.beyond(row, tier)
-    if asked is None or not cpu.features().issuperset(asked[0]):
-        return False
-    return not registry.by_matrices(family) or cpu.gives_tiles()
-
-
-def asked_of_f32() -> str:
-    """Return what FASTGEMM_F32 says: ``limbs``, ``vectors``, or nothing.
-
-    Raises
-    ------
-    RuntimeError
-        If it says something else.
-    """
-    return variables.word("FASTGEMM_F32", "limbs", "vectors")
-
-
-def exact_bf16() -> bool:
-    """Return whether FASTGEMM_BF16 says ``exact``.
-
-    Raises
-    ------
-    RuntimeError
-        If it says something else.
-    """
-    return variables.word("FASTGEMM_BF16", "exact") != ""
-
-
 def turns_matrices(row: registry.DType) -> bool:
     """Say whether few rows of a dtype may be columns of the transposed output, for tile registers (`MATRIX_TURNED`).
 
@@ -443,7 +389,7 @@ def turns_matrices(row: registry.DType) -> bool:
     families = [family.name for family in registry.FAMILIES if registry.by_matrices(family.name)]
     taken = [name for name in families if registry.computes(name, row) and not registry.by_limbs(name)]
     plain = not (row.group > 1 and row.narrows)
-    return plain and any(runs(name, tier) for name in taken for tier in _long_tiers())
+    return plain and any(runs(name, tier) for name in taken for tier in long_tiers())
 
 
 def _turned_matrices(problem: Asked) -> bool:

@@ -38,8 +38,8 @@ import os
 import time
 
 from .. import cpu, registry
+from ..allowed import asked_of_f32, halved_bytes, runs
 from ..driver import _kernels, _plan
-from ..heuristic.ways import asked_of_f32, halved_bytes, runs
 from ..locks import lock
 
 # Of the loop that says which of two families is faster: 20 us of float32's multiply-adds.

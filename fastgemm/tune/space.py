@@ -21,8 +21,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .. import registry
-from ..heuristic import costs, ways
+from .. import allowed, registry
+from ..heuristic import costs
 from ..kernels import has as runnable
 from ..problem import PACKED, Config, Problem
 from .kernel_nests import described
@@ -176,7 +176,7 @@ class Space(SearchSpace[Config]):
         for family in registry.FAMILIES:
             if not (registry.computes(family.name, dt) and runnable(family.name, tier.name)):
                 continue
-            if registry.by_limbs(family.name) and ways.asked_of_f32() == "vectors":
+            if registry.by_limbs(family.name) and allowed.asked_of_f32() == "vectors":
                 continue
             if self.problem.layout[1] == PACKED and family.name != start.family:
                 continue  # `fastgemm.pack` packs for one family
