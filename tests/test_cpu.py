@@ -158,6 +158,14 @@ def test_one_missing_level_comes_from_the_next_source(tmp_path: Path) -> None:
     assert _caches.sizes(cpuid, sysfs=tmp_path) == (48 * KIB, 2 * MIB, 16 * MIB)
 
 
+def test_a_huge_l2_counts_for_the_most_that_a_core_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that suit it would not fit a workspace."""
+    for l2 in (3 * MIB, 4 * MIB, 16 * MIB):
+        told = _caches.Caches(48 * KIB, l2, 32 * MIB)
+        monkeypatch.setattr(cpu, "sizes", lambda *_, told=told: told)
+        assert cpu.caches.__wrapped__().l2 == min(l2, 4 * MIB)
+
+
 def test_cluster_l2_is_divided_by_its_cores(tmp_path: Path) -> None:
     sysfs_cpu(tmp_path, 0, {1: "32K", 2: "4M", 3: "8M"}, shared="0-3", siblings="0")
     cpuid = fake_cpuid(leaves_of(4, 32 * KIB, 4 * MIB, 8 * MIB))

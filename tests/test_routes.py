@@ -5,6 +5,7 @@ Shipped records are left out here, because they differ from one CPU to the next.
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Child
+from conftest import Child, Pretend
 from oracle import integers
 
 import fastgemm
 from fastgemm import cpu, database, dispatch, kernels, registry
-from fastgemm.heuristic import packing, rules, strides
-from fastgemm.problem import Config, Problem, Record
+from fastgemm.cpu import _caches
+from fastgemm.heuristic import packed_b, packing, rules, strides
+from fastgemm.problem import LAYOUTS, MAX_BYTES_K, PACKED, Config, Problem, Record
 
 TIERS = [tier.name for tier in kernels.runnable()]
 needs_kernels = pytest.mark.skipif(not TIERS, reason="no kernels run on this CPU")
@@ -345,6 +347,23 @@ def test_heuristic_always_fits(dt: registry.DType) -> None:
                 config = rules.config(problem, isa)
                 assert config.misfit(problem) is None
                 assert registry.isa(config.isa).level <= isa.level
+
+
+@needs_kernels
+@pytest.mark.parametrize("l2", [128, _caches.L2_MOST >> 10])
+@pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda row: row.name)
+def test_heuristic_fits_with_any_l2(dt: registry.DType, l2: int, pretend: Pretend) -> None:
+    """The largest blocks are no larger than a workspace."""
+    pretend(48, l2, 64 << 10)
+    sizes = (64, 300, 4096, 100_000)
+    for isa, (m, n, k) in itertools.product(kernels.runnable(), itertools.product(sizes, repeat=3)):
+        for layout in LAYOUTS if registry.supported(dt, isa) else ():
+            if PACKED in layout and (not registry.is_packed(dt) or (dt.group > 1 and k > MAX_BYTES_K)):
+                continue
+            problem = Problem(dt.name, m, n, k, layout=layout)
+            wide = [nv for _, nv in registry.registers(dt, isa)] if PACKED in layout else []
+            made = [packed_b.config(problem, isa, nv) for nv in wide] or [rules.config(problem, isa)]
+            assert [config.misfit(problem) for config in made] == [None] * len(made), (problem, made)
 
 
 def test_default_tier_is_the_best(child: Child) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 
 from .. import registry, variables
-from ._caches import MIB, Caches, counted_l3, sizes
+from ._caches import L2_MOST, MIB, Caches, counted_l3, sizes
 from ._cores import affinity, cores, quota
 from ._cpuid import ask_for_tiles, cpuid, xcr0
 from ._features import brand, decode, half_lines, half_wide
@@ -102,8 +102,9 @@ def wants_tiles() -> bool:
 def caches() -> Caches:
     """Return the cache sizes in bytes: L1 data and L2 of one core, and L3 as far as this process may count on it.
 
-    A size that cannot be found out is replaced by a usual one (32 KiB, 1 MiB, 8 MiB).  Of an L3 that a whole socket of
-    cores shares the part is meant that those count on which the process may use (`counted_l3`).
+    A size that cannot be found out is replaced by a usual one (32 KiB, 1 MiB, 8 MiB).  An L2 counts for 4 MiB at most,
+    for no core has more of it to itself.  Of an L3 that a whole socket of cores shares the part is meant that those
+    count on which the process may use (`counted_l3`).
 
     Examples
     --------
@@ -112,7 +113,7 @@ def caches() -> Caches:
     True
     """
     found = sizes(cpuid, affinity())
-    return found._replace(l3=counted_l3(found.l3, cores()))
+    return found._replace(l2=min(found.l2, L2_MOST), l3=counted_l3(found.l3, cores()))
 
 
 @functools.cache

@@ -29,6 +29,9 @@ class Caches(NamedTuple):
     l3: int
 
 
+# Of an L2, as no core has more: blocks are cut to it, and those of the most must fit a workspace
+# (`problem.MAX_WORKSPACE`).
+L2_MOST = 4 * MIB
 # Of an L3: what a core may count on, what a process may at least, and at most.
 L3_OF_CORE, L3_LEAST, L3_MOST = 16 * MIB, 32 * MIB, 96 * MIB
 

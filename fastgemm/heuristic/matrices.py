@@ -124,11 +124,14 @@ def panels(problem: Problem, tier: registry.Isa, found: str) -> int:
 
 
 def ready(problem: Problem, tier: registry.Isa, found: str, nv: int) -> Config:
-    """Return how to multiply by a B that lies in panels of `nv` vectors: by all of k at a time, as bytes must."""
+    """Return how to multiply by a B that lies in panels of `nv` vectors: by all of k at a time, as bytes must.
+
+    Halves, whose blocks count twice as much, and beside which sums may lie, by as many bytes of it.
+    """
     row = problem.row
     mr, nr = next(tile for tile in registry.tiles(row, tier, found) if tile[1] == nv * registry.lanes(row, tier))
     size, l2 = row.stored_bytes, cpu.caches().l2
-    kc = -(-problem.k // -(-problem.k // MAX_BYTES_K))
+    kc = -(-problem.k // -(-problem.k // (MAX_BYTES_K // size)))
     mc = max(mr, min(READY_ROWS, l2 // 4 // (kc * size)) // mr * mr)
     nc = max(nr, min(MAX_BLOCK, l2 // 2 // (kc * size)) // nr * nr)
     pack = "b" if problem.layout[0] == "n" else "ab"
