@@ -19,13 +19,13 @@ import time
 from functools import partial
 
 import numpy as np
+from stats import duration, geometric_mean
 
 from fastgemm import kernels, registry, special, special_shapes
 from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Problem
 from fastgemm.tune import specialise
-from fastgemm.tune.words import duration, geometric_mean
 
 SAMPLE_SECONDS = 100e-6
 
@@ -46,7 +46,7 @@ def compare(problem: Problem, names: list[str], rounds: int) -> tuple[float, flo
         names = [min(names, key=lambda name: compare(problem, [name], 5)[1])]
     config = specialise.single(rules.config(problem, kernels.active_isa()))
     plans = [Plan(problem, config), Plan(problem, config.replace(special=names[0]))]
-    if not plans[1].special:
+    if not plans[1].facts["special"]:
         raise SystemExit(f"the kernel for {problem} was refused")
     rng = np.random.default_rng(0)
     dtype = problem.row.numpy
@@ -98,7 +98,7 @@ def main() -> None:
             size: geometric_mean([r for p, r in ratios.items() if (p.m, p.n, p.k)[at] == size]) for size in options.dims
         }
         print(f"{axis}: " + "  ".join(f"{size}: {mean:.2f}" for size, mean in means.items()))
-    mean, least = geometric_mean(list(ratios.values())), min(ratios.values())
+    mean, least = geometric_mean(ratios.values()), min(ratios.values())
     print(f"{options.dtype}, {tier.name}, {len(ratios)} shapes: geometric mean {mean:.2f}, least {least:.2f}")
 
 

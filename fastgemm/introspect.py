@@ -31,8 +31,6 @@ class Explanation:
         The reason in words.
     record : Record or None
         The tuning result behind it.
-    predicted_gflops : float or None
-        The tile-cost estimate; None for NumPy and gemv.
     """
 
     def __init__(self, problem: Problem, decision: dispatch.Decision) -> None:
@@ -86,8 +84,8 @@ class Explanation:
             return []
         kernels.load(c.isa)
         plan = Plan(p, c)
-        lines = ["C's last columns, which are few, by kernels whose rows share vectors"] if plan.apart else []
-        return lines + ["the next item's operands fetched meanwhile"] * bool(plan.far_items)
+        lines = ["C's last columns, which are few, by kernels whose rows share vectors"] if plan.facts["apart"] else []
+        return lines + ["the next item's operands fetched meanwhile"] * bool(plan.facts["far_items"])
 
 
 def _threads(count: int) -> str:

@@ -51,7 +51,7 @@ def test_from_memory(name: str, tier: str) -> None:
         want = (a.astype(wide) @ b.astype(wide)).astype(dtype_of(row.result or row.numpy))
         plan = Plan(problem, config)
         assert np.array_equal(plan.run(a, b), want), (problem, config, gap, step)
-        assert config.family == "numpy" or plan.far == (True, True)
+        assert config.family == "numpy" or plan.facts["far"] == (True, True)
         done.add(config.family)
     if registry.supported(row, isa):
         assert "gemv" in done
@@ -73,7 +73,7 @@ def test_strips(name: str, tier: str) -> None:
     for m, (gap, step), threads in itertools.product(range(2, registry.STRIP_ROWS + 1), [(0, 1), (7, -1)], (1, 2)):
         a, b = small((m, k), kind), small((k, n + gap), kind)[::step, :n]
         plan = Plan(Problem(name, m, n, k, threads=threads), Config("gemv", tier, nc=5000, split="n", threads=threads))
-        assert plan.far == (True, True)
+        assert plan.facts["far"] == (True, True)
         want = (a.astype("f8") @ b.astype("f8")).astype(dtype_of(row.result or row.numpy))
         assert np.array_equal(plan.run(a, b), want), (m, gap, step, threads)
 
@@ -86,8 +86,8 @@ def test_exchanged(tier: str) -> None:
     problem = Problem("f32", len(a), 3, 200)
     kernels.load(tier)
     plan = Plan(problem, Config("dots", tier))
-    assert plan.exchanged
-    assert plan.far == (True, True)
+    assert plan.facts["exchanged"]
+    assert plan.facts["far"] == (True, True)
     assert np.array_equal(plan.run(a, b), a @ b)
 
 
@@ -99,7 +99,7 @@ def test_shares_of_k(tier: str) -> None:
     problem = Problem("f32", 1, 500, len(b), threads=2)
     kernels.load(tier)
     plan = Plan(problem, Config("gemv", tier, split="k", threads=2))
-    assert plan.far == (True, True)
+    assert plan.facts["far"] == (True, True)
     assert np.array_equal(plan.run(a, b), a @ b)
 
 
@@ -114,7 +114,7 @@ def test_stack_from_memory(letter: str, tier: str) -> None:
     problem = Problem("f32", 1, 75, 75, count, layout="n" + letter)
     kernels.load(tier)
     plan = Plan(problem, rules.config(problem, registry.isa(tier)))
-    assert plan.far == (False, True)
+    assert plan.facts["far"] == (False, True)
     for each in (b, np.broadcast_to(b[:1], b.shape)):
         assert np.array_equal(plan.run(a, each), np.einsum("bik,bkj->bij", a, each))
 
@@ -143,11 +143,11 @@ def test_items_from_memory(name: str, tier: str) -> None:
     for layout, gap, step in itertools.product(("nn", "nt", "tn", "tt"), (0, 9), (1, -1)):
         a, b = stack(layout[0], count, m, k, kind, gap, step), stack(layout[1], count, k, n, kind, gap, step)
         plan = Plan(Problem(name, m, n, k, count, layout=layout), config)
-        assert plan.far_items == 2
+        assert plan.facts["far_items"] == 2
         for left, right in ((a, b), (np.broadcast_to(a[:1], a.shape), b), (a, np.broadcast_to(b[:1], b.shape))):
             want = (left.astype(wide) @ right.astype(wide)).astype(dtype_of(row.result or row.numpy))
             assert np.array_equal(plan.run(left, right), want), (layout, gap, step)
-    assert Plan(Problem(name, m, n, k, 3), config).far_items == 0
+    assert Plan(Problem(name, m, n, k, 3), config).facts["far_items"] == 0
 
 
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])

@@ -185,7 +185,8 @@ def test_how_packed_panels_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     def ahead(name: str, m: int) -> tuple[int, bool]:
         problem = Problem(name, m, 4096, 4096, layout="np")
         config = packed_b.config(problem, V4, packed_b.vectors(problem.row, V4, m, 4096))
-        return _plan.Plan(problem, config).panels_ahead
+        facts = _plan.Plan(problem, config).facts
+        return facts["ready_ahead"], facts["ready_l2"]
 
     kernels.load("v4")
     assert [ahead("f32", m) for m in (1, 6, 7, 40)] == [(0, True)] * 2 + [(16384, True)] * 2
@@ -208,9 +209,9 @@ def test_columns_one_after_the_other(share: float, ahead: int, gap: int, monkeyp
         problem = Problem(name, 1, n, k, layout="nt")
         assert half_tier.halves(problem, V3) is not bool(ahead)
         plan = _plan.Plan(problem, Config("gemv", "v4"))
-        assert plan.reach_l2 == (ahead, ahead)
+        assert plan.facts["reach_l2"] == (ahead, ahead)
         stack = Problem(name, 1, n // 10 + 1, k, batch=10, layout="nt")
-        assert _plan.Plan(stack, Config("gemv", "v4")).reach_l2 == (0, ahead)
+        assert _plan.Plan(stack, Config("gemv", "v4")).facts["reach_l2"] == (0, ahead)
         rng = np.random.default_rng(n)
         b = rng.integers(-9, 9, (n, k + gap)).astype(kind)[:, :k].T
         a = rng.integers(-9, 9, (1, k)).astype(kind)
@@ -235,7 +236,7 @@ def test_copies_ahead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         config = rules.config(problem, V4)
         assert (config.pack == "b") is (ahead or m > 200)
         plan = _plan.Plan(problem, config)
-        assert plan.far_copies is ahead
+        assert plan.facts["far_copies"] is ahead
         a = rng.integers(-9, 9, (m, k)).astype(kind)
         for gap, step in ((0, 1), (9, -1)):
             b = rng.integers(-9, 9, (k, n + gap)).astype(kind)[::step, :n]

@@ -58,8 +58,8 @@ def test_bits(name: str, tier: str, family: str) -> None:
         want = plan_of(Problem(name, m, n + step - left, k, batch), tier, family, "n", 1).run(a, wide)[..., :n]
         problem = Problem(name, m, n, k, batch, threads=threads)
         plan = plan_of(problem, tier, family, split, threads)
-        assert plan.apart == (few_left(problem, isa) and (threads == 1 or split != "n"))
-        seen += plan.apart
+        assert plan.facts["apart"] == (few_left(problem, isa) and (threads == 1 or split != "n"))
+        seen += plan.facts["apart"]
         for b in (wide[..., :n], np.ascontiguousarray(wide[..., :n])):
             memory = np.full((*stack, m + 2, n + 3), 77, kind)
             out = memory[..., 1:-1, 1:-2]
@@ -94,10 +94,10 @@ def test_which_are(tier: str) -> None:
         assert few_left(Problem("f32", *shape, layout=layout), isa) == few, (shape, layout)
     assert not few_left(Problem("f32", LEFT_ROWS, 2 * lanes + 1, LEFT_STEPS, epilogue="relu"), isa)
     problem = Problem("f32", 100, 2 * lanes + 1, 400)
-    assert Plan(problem, rules.config(problem, isa)).apart
+    assert Plan(problem, rules.config(problem, isa)).facts["apart"]
     mr, nr = registry.tiles(problem.row, isa)[0]
     blocks = Config("gemm", tier, mr, nr, mc=48, kc=100, nc=256)
-    assert not Plan(problem, blocks).apart  # sums of blocks have another order
+    assert not Plan(problem, blocks).facts["apart"]  # sums of blocks have another order
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -107,7 +107,7 @@ def test_other_calls_of_the_plan(tier: str) -> None:
     lanes = registry.isa(tier).vector_bytes // 4
     m, n, k = LEFT_ROWS, 2 * lanes + 1, LEFT_STEPS
     plan = plan_of(Problem("f32", m, n, k), tier, "gemm", "n", 1)
-    assert plan.apart
+    assert plan.facts["apart"]
     a, b = random((m, k), np.dtype("f4")), random((k, n), np.dtype("f4"))
     want = plan.run(a, b)
     spread = np.zeros((m, 2 * k), "f4")[:, ::2]

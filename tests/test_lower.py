@@ -100,6 +100,6 @@ def test_plans_ask_for_it_where_units_are_narrow(dtype: str, lower: bool, monkey
     problem = Problem(dtype, 60, 40, 300)
     mr, nr = registry.tiles(problem.row, V4)[0]
     config = Config("gemm", "v4", mr, nr, pack="ab")
-    assert Plan(problem, config).lower is lower
+    assert Plan(problem, config).facts["lower"] is lower
     monkeypatch.setattr(cpu, "_half_wide", lambda: False)
-    assert Plan(problem, config).lower is False
+    assert Plan(problem, config).facts["lower"] is False

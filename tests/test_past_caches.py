@@ -56,7 +56,7 @@ def test_written_past(name: str, tier: str, split: str, threads: int) -> None:
         for mr, nr in registry.tiles(row, registry.isa(tier)):
             pack = "none" if layout[1] == "n" else "b"
             plan = Plan(problem, Config("small", tier, mr, nr, pack=pack, split=split, threads=threads))
-            assert plan.past_caches == (k * row.parts <= PAST_STEPS)
+            assert plan.facts["past_caches"] == (k * row.parts <= PAST_STEPS)
             plan.run(stored(a, layout[0]), stored(b, layout[1]), out)
             assert np.array_equal(out, a @ b), (problem, mr, nr, gap, begin)
             out[...] = 77
@@ -73,7 +73,7 @@ def test_what_is_not_plain(tier: str) -> None:
             problem = Problem("f32", m, n, k, layout=layout)
             mr, nr = registry.tiles(registry.dtype("f32"), registry.isa(tier))[0]
             plan = Plan(problem, Config("small", tier, mr, nr, pack="none" if layout[1] == "n" else "b"))
-            assert plan.past_caches
+            assert plan.facts["past_caches"]
             out = np.empty((n, m), "f4").T
             plan.run(a, stored(b, layout[1]), out)
             assert np.array_equal(out, a @ b)
@@ -98,7 +98,7 @@ def test_which_are(tier: str) -> None:
         problem = Problem("f32", *shape)
         config = rules.config(problem, isa)
         assert written_past(problem, isa) == past, (shape, tier)
-        assert not past or (config.family == "small" and Plan(problem, config).past_caches)
+        assert not past or (config.family == "small" and Plan(problem, config).facts["past_caches"])
     assert not written_past(Problem("f32", 400, wide, 2, epilogue="relu"), isa)
 
 

@@ -75,7 +75,7 @@ def test_answers(name: str, tier: registry.Isa, k: int, rows: int) -> None:
         for m in (least, least + 2 * lanes + 1):
             problem = Problem(name, m, n, k, layout=layout)
             plan = Plan(problem, small(problem, tier))
-            assert plan.whole_rows
+            assert plan.facts["brief"]
             a, b = integers((m, k), kind, 1), integers((k, n), kind, 2)
             memory = np.full(begin + (m + 1) * (n + gap), 77, kind)
             out = memory[begin : begin + m * (n + gap)].reshape(m, n + gap)[:, :n]
@@ -99,7 +99,7 @@ def test_any_strides(tier: registry.Isa) -> None:
     a, b = integers((1, 2), "f4", 1), integers((2, 10001), "f4", 2)
     problem = Problem("f32", 1, 10001, 2)
     plan = Plan(problem, small(problem, tier))
-    assert plan.whole_rows
+    assert plan.facts["brief"]
     for stride in (0, 4, 40004):
         out = np.lib.stride_tricks.as_strided(np.empty(10001, "f4"), (1, 10001), (stride, 4))
         plan.run(a, b, out)
@@ -120,7 +120,7 @@ def test_bits(tier: registry.Isa, batch: int, threads: int) -> None:
         a, b = (random.standard_normal((*stack, *shape)).astype(kind) for shape in ((m, k), (k, n)))
         a[..., 3, 0], b[..., 0, 7], a[..., 9, :], b[..., :, 11] = np.inf, np.nan, -0.0, 0.0
         plan = Plan(problem, small(problem, tier))
-        assert plan.whole_rows
+        assert plan.facts["brief"]
         mr, nr = registry.tiles(problem.row, tier)[0]
         blocks = Plan(problem, Config("gemm", tier.name, mr, nr, mc=mr, kc=k, nc=nr))
         assert plan.run(a, b).tobytes() == blocks.run(a, b).tobytes()

@@ -40,8 +40,8 @@ def test_rows_from_beyond_l2(m: int, n: int, k: int, batch: int, pretend: Preten
     for l1d, l2, l3, half_lines, fetched in [*cases, (48, 2, 8, False, True), (32, 2, 8, True, True)]:
         pretend(l1d, l2 << 10, l3 << 10, half_lines)
         config = Config("gemm", "v4", 14, 32, mc=196, kc=k, nc=32, pack="none")
-        assert _plan.Plan(problem, config).far_row == (k * 4 if fetched else 0)
-        assert _plan.Plan(problem, Config("small", "v4", 14, 32)).far_row == (k * 4 if fetched else 0)
+        assert _plan.Plan(problem, config).facts["far_row"] == (k * 4 if fetched else 0)
+        assert _plan.Plan(problem, Config("small", "v4", 14, 32)).facts["far_row"] == (k * 4 if fetched else 0)
 
 
 COPIED = [
@@ -317,8 +317,8 @@ def test_answers(name: str) -> None:
         config = rules.config(problem, V4)
         plan = _plan.Plan(problem, config)
         if config.family == "gemm":
-            assert (plan.lines_ahead, plan.side_bytes) == (16, 1024), config
-            assert plan.still_c != l1.fetches_c(problem, V4), config
+            assert (plan.facts["lines_ahead"], plan.facts["side_bytes"]) == (16, 1024), config
+            assert plan.facts["still_c"] != l1.fetches_c(problem, V4), config
         a = rng.integers(0, 3, (batch, m, k)[batch == 1 :]).astype(kind)
         b = rng.integers(0, 3, (batch, k, n)[batch == 1 :]).astype(kind)
         wide = np.float64 if kind.kind != "c" else np.complex128
@@ -344,7 +344,7 @@ def test_panels_packed_long_ago(skylake: None) -> None:
              ((64, 4096, 4096), True), ((65, 4096, 4096), False)]  # fmt: skip
     for sizes, fetches in cases:
         problem = Problem("f32", *sizes, layout="np")
-        assert _plan.Plan(problem, packed_b.config(problem, V4, 4)).ready_next == fetches, sizes
+        assert _plan.Plan(problem, packed_b.config(problem, V4, 4)).facts["ready_next"] == fetches, sizes
 
 
 @pytest.mark.skipif(not kernels.has("vnni", "v4") or not RUNS, reason="no dot products of bytes in vectors of 64 bytes")

@@ -67,7 +67,7 @@ def test_vectors_by_long_columns(pretend: Pretend) -> None:
     """From memory, where the CPU follows four of them by itself."""
 
     def far(n: int, k: int, layout: str = "nt") -> tuple[bool, bool]:
-        return _plan.Plan(Problem("f32", 1, n, k, layout=layout), Config("gemv", "v4")).far
+        return _plan.Plan(Problem("f32", 1, n, k, layout=layout), Config("gemv", "v4")).facts["far"]
 
     assert far(8000, 2000) == (False, False)
     assert far(20_000, 1000) == far(8000, 2000, "nn") == (True, True)

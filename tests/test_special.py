@@ -89,7 +89,7 @@ def test_right_answers(shape: Special, batch: int, name: str) -> None:
         pytest.skip("such calls look up the transposed problem")
     problem = problem_of(shape, batch)
     plan = plan_of(problem, name)
-    assert plan.special
+    assert plan.facts["special"]
     a, b = operands(problem)
     assert np.array_equal(plan.run(a, b), np.matmul(a, b))
 
@@ -105,7 +105,7 @@ def test_every_tier_and_longer_vectors(isa: str, cache: Path) -> None:
             problem = problem_of(shape)
             start = rules.config(problem, tier)
             plan = Plan(problem, specialise.single(start).replace(special=made))
-            assert plan.special
+            assert plan.facts["special"]
             a, b = operands(problem)
             assert np.array_equal(plan.run(a, b), np.matmul(a, b))
 
@@ -121,7 +121,7 @@ def test_rows_that_share_a_vector(isa: str, cache: Path) -> None:
     for at, shape in enumerate(shapes):
         problem = problem_of(shape, 1 + at % 3)
         plan = Plan(problem, specialise.single(rules.config(problem, tier)).replace(special=made))
-        assert plan.special
+        assert plan.facts["special"]
         a, b = operands(problem)
         assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
 
@@ -130,7 +130,7 @@ def test_a_stack_over_threads(name: str) -> None:
     problem = problem_of(SHAPES[0], batch=3000, threads=2)
     config = rules.config(problem).replace(threads=2, split="batch", special=name)
     plan = Plan(problem, config)
-    assert plan.special
+    assert plan.facts["special"]
     a, b = operands(problem)
     assert np.array_equal(plan.run(a, b), np.matmul(a, b))
 
@@ -170,7 +170,7 @@ def test_other_strides_and_scalars(name: str, database_path: Path) -> None:
 
 def test_a_plan_of_another_shape_is_not_given_the_kernel(name: str) -> None:
     problem = Problem("f32", 5, 7, 5)
-    assert not plan_of(problem, name).special
+    assert not plan_of(problem, name).facts["special"]
     entry = special.find(name, problem_of(SHAPES[0]))
     assert entry is not None
     with pytest.raises(ValueError, match="4 x 4 x 4"):
@@ -195,7 +195,7 @@ def test_shapes_of_the_registry_are_built_in(isa: str) -> None:
     for shape in special_shapes.SPECIAL:
         problem = problem_of(shape)
         plan = Plan(problem, rules.config(problem, tier))
-        assert plan.special, shape
+        assert plan.facts["special"], shape
         a, b = operands(problem)
         assert np.array_equal(plan.run(a, b), np.matmul(a, b)), shape
     found = [shape for made in special_shapes.modules(tier) for shape in made.shapes]
@@ -211,7 +211,7 @@ def test_stacks_of_the_shapes_of_the_registry(isa: str, threads: int, monkeypatc
         problem = problem_of(shape, batch=11, threads=threads)
         config = rules.config(problem, registry.isa(isa)).replace(threads=threads, split="batch")
         plan = Plan(problem, config)
-        assert plan.special, shape
+        assert plan.facts["special"], shape
         a, b = operands(problem)
         want = np.matmul(a, b)
         assert np.array_equal(plan.run(a, b), want), shape
@@ -245,7 +245,7 @@ def remember(shape: Special, name: str, path: Path) -> None:
 
 def test_the_database_routes_to_it(name: str, database_path: Path) -> None:
     remember(SHAPES[0], name, database_path)
-    assert dispatch.plan_for(problem_of(SHAPES[0])).special
+    assert dispatch.plan_for(problem_of(SHAPES[0])).facts["special"]
     near = dispatch.resolve(Problem("f32", 5, 4, 4))
     assert near.rung != "near"
     assert near.config.special == ""
@@ -289,7 +289,7 @@ with warnings.catch_warnings(record=True) as said:
         fastgemm.set_num_threads(2); fastgemm.set_num_threads(1)
 from fastgemm import dispatch
 from fastgemm.problem import Problem
-print(dispatch.plan_for(Problem("f32", 4, 4, 4)).special, [str(w.message) for w in said])
+print(dispatch.plan_for(Problem("f32", 4, 4, 4)).facts["special"], [str(w.message) for w in said])
 """
 
 

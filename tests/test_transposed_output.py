@@ -111,7 +111,7 @@ def few_columns(name: str, tier: str, m: int, n: int, k: int, layout: str) -> No
     for mc, nc, kc in ((1, 1, 16), (7, 3, 1000), (2000, 96, 64)):
         config = Config("dots", tier, mc=mc, nc=nc, kc=kc)
         plan = Plan(wanted, config)
-        assert plan.exchanged == (registry.accumulators(row, isa) == 1 and row.group == 1)
+        assert plan.facts["exchanged"] == (registry.accumulators(row, isa) == 1 and row.group == 1)
         assert np.array_equal(plan.run(a, b), want), (wanted, config)
         for out in (np.zeros((m + 1, n + 2), want.dtype)[1:, 1:-1], np.zeros((m, n), want.dtype, "F")):
             assert np.array_equal(plan.run(a, b, out), want), (wanted, config)

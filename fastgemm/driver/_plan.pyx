@@ -391,84 +391,28 @@ cdef class Plan:
         _OWNERS.add(owner)
 
     @property
-    def far(self):
-        """Whether kernels of vectors and dot products take B to be in memory: one B, and a stack of them."""
-        return bool(self.plan.far[0]), bool(self.plan.far[1])
-
-    @property
-    def whole_rows(self):
-        """Whether C is written a few whole rows at a time, where enough of them begin alike in a vector."""
-        return bool(self.plan.brief)
-
-    @property
-    def far_row(self):
-        """Bytes of each row of A that are fetched ahead, or 0."""
-        return self.plan.far_row
-
-    @property
-    def far_items(self):
-        """Whether a stack's next item is fetched while one is multiplied: 0, 1 where its rows have no gaps, 2."""
-        return self.plan.far_items
-
-    @property
-    def far_copies(self):
-        """Whether tiles fetch the block of B that is copied after the one that they multiply."""
-        return bool(self.plan.far_copies)
-
-    @property
-    def side_bytes(self):
-        """Bytes of a row of a panel of B below which copies take a few steps of all panels at a time."""
-        return self.plan.side_bytes
-
-    @property
-    def lines_ahead(self):
-        """How many lines of its own panel of B a tile fetches ahead, or 0."""
-        return self.plan.lines_ahead
-
-    @property
-    def ready_next(self):
-        """Whether passes over a panel that was packed long ago fetch the next one, and not lines of their own."""
-        return bool(self.plan.ready_next)
-
-    @property
-    def lower(self):
-        """Whether of a copied B's last vector the lower half is multiplied alone, where no more of it is live."""
-        return bool(self.plan.lower)
-
-    @property
-    def still_c(self):
-        """Whether tiles leave the lines of C to its stores."""
-        return bool(self.plan.still_c)
-
-    @property
-    def panels_ahead(self):
-        """How many bytes of a B that is packed already are fetched ahead, and whether into L2 alone."""
-        return self.plan.ready_ahead, bool(self.plan.ready_l2)
-
-    @property
-    def reach_l2(self):
-        """How many bytes ahead of which a vector's kernel fetches columns into L2, or 0: of one B, and of a stack."""
-        return self.plan.reach_l2[0], self.plan.reach_l2[1]
-
-    @property
-    def exchanged(self):
-        """Whether few columns are computed as rows of the transposed output, by dot products."""
-        return self.plan.exchanged
-
-    @property
-    def past_caches(self):
-        """Whether C is written past the caches, which do not hold it."""
-        return self.plan.past_caches
-
-    @property
-    def apart(self):
-        """Whether the columns of C's last vector, which are few, are computed by themselves."""
-        return self.plan.apart
-
-    @property
-    def special(self):
-        """Whether there is a kernel for this very shape."""
-        return self.plan.special != NULL
+    def facts(self):
+        """What of the plan neither its problem nor its configuration says, by name (structs.pxd says what each is)."""
+        cdef const plan_t* plan = &self.plan
+        return {
+            "far": (bool(plan.far[0]), bool(plan.far[1])),
+            "far_row": plan.far_row,
+            "far_items": plan.far_items,
+            "far_copies": bool(plan.far_copies),
+            "brief": bool(plan.brief),
+            "side_bytes": plan.side_bytes,
+            "lines_ahead": plan.lines_ahead,
+            "ready_ahead": plan.ready_ahead,
+            "ready_l2": bool(plan.ready_l2),
+            "ready_next": bool(plan.ready_next),
+            "reach_l2": (plan.reach_l2[0], plan.reach_l2[1]),
+            "lower": bool(plan.lower),
+            "still_c": bool(plan.still_c),
+            "exchanged": bool(plan.exchanged),
+            "past_caches": bool(plan.past_caches),
+            "apart": bool(plan.apart),
+            "special": plan.special != NULL,
+        }
 
     def run(self, a, b, out=None, Py_ssize_t times=1):
         """Compute ``a @ b`` by this plan.
