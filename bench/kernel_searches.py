@@ -28,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import replays
+from stats import duration, geometric_mean
 
 from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
@@ -36,7 +38,7 @@ from fastgemm.tune.kernel_nests import described
 from fastgemm.tune.live import LiveRunner
 from fastgemm.tune.nests import Experience
 from fastgemm.tune.space import Space
-from fastgemm.tune.words import describe, duration, geometric_mean, name
+from fastgemm.tune.words import describe, name
 
 RECORDED = Path(__file__).parent / "tables" / "kernels.jsonl.xz"
 USUAL = ("auto", "gbfs", "na2c", "xgb+", "xgb", "tpe", "ga", "cmaes", "rnn", "random", "model")
@@ -73,7 +75,7 @@ def replayed(strategy: str, table: Recorded, seeds: int) -> np.ndarray:
 def _replay(strategy: strategies.Strategy, problem: Problem, costs: Mapping[Config, float], seed: int) -> np.ndarray:
     start = next(iter(costs))
     space, last = Space(problem, start), AFTER[-1]
-    found = driver.replay(space, lambda config: costs.get(config, math.inf), strategy, last, seed)
+    found = replays.replay(space, lambda config: costs.get(config, math.inf), strategy, last, seed)
     seconds = list(found.values())
     return np.minimum.accumulate([*seconds, *[math.inf] * (last + 1 - len(seconds))])
 

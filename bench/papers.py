@@ -28,9 +28,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import constants
+import cost_tables
 import numpy as np
+import replays
 
-from fastgemm.tune import driver, strategies, tables
+from fastgemm.tune import strategies
 from fastgemm.tune.nested import State
 from fastgemm.tune.nests import Experience
 
@@ -81,9 +83,9 @@ def trials_to(curves: np.ndarray, goal: float) -> float:
     return float(near.argmax() + 1) if near.any() else math.nan
 
 
-def replay(name: str, table: tables.Table, budget: int, seed: int, history: Sequence[Experience] = ()) -> Run:
+def replay(name: str, table: cost_tables.Table, budget: int, seed: int, history: Sequence[Experience] = ()) -> Run:
     """Run a strategy until it has measured `budget` states; a state that is known costs nothing."""
-    known = driver.replay(table.space, table, strategies.load(name).informed(history), budget - 1, seed)
+    known = replays.replay(table.space, table, strategies.load(name).informed(history), budget - 1, seed)
     seconds = np.array(list(known.values()))
     # A search that ended early stays where it is.
     padded = np.concatenate([seconds, np.full(budget - len(seconds), np.inf)])
@@ -91,7 +93,7 @@ def replay(name: str, table: tables.Table, budget: int, seed: int, history: Sequ
     return Run(np.minimum.accumulate(padded), elapsed, known)
 
 
-def summary(name: str, runs: Sequence[Run], table: tables.Table, yardstick: float) -> Row:
+def summary(name: str, runs: Sequence[Run], table: cost_tables.Table, yardstick: float) -> Row:
     """Sum up the seeds; `yardstick` is the median of random search, in seconds."""
     curves = np.array([run.best for run in runs]) / table.best
     low, median, high = np.quantile(curves[:, -1], [0.25, 0.5, 0.75])
@@ -101,7 +103,7 @@ def summary(name: str, runs: Sequence[Run], table: tables.Table, yardstick: floa
     return Row(name, median, low, high, curves[:, -1].max(), close, saved, trials_to(curves, NEAR), spent)
 
 
-def markdown(table: tables.Table, budget: int, seeds: int, rows: Sequence[Row]) -> str:
+def markdown(table: cost_tables.Table, budget: int, seeds: int, rows: Sequence[Row]) -> str:
     """Return the section of one table."""
     about, space = table.about, table.space
     size = "x".join(map(str, space.sizes.values()))
@@ -139,7 +141,7 @@ def claims(names: Sequence[str], medians: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(path: Path, title: str, runs: dict[str, list[Run]], table: tables.Table) -> None:
+def draw(path: Path, title: str, runs: dict[str, list[Run]], table: cost_tables.Table) -> None:
     """Plot the best so far against the share explored, and against the time of the runs: medians, quartiles shaded."""
     import matplotlib as mpl
 
@@ -209,15 +211,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name} is left out: it needs {error.name}", file=sys.stderr)
     try:
         given = [constants.parse(text) for text in options.set]
-        found = [tables.load(path) for path in options.tables or shipped()]
-    except (tables.TableError, ValueError, ModuleNotFoundError) as error:
+        found = [cost_tables.load(path) for path in options.tables or shipped()]
+    except (cost_tables.TableError, ValueError, ModuleNotFoundError) as error:
         parser.error(str(error))
     with constants.changed(given):
         compared(found, names, options)
     return 0
 
 
-def compared(found: Sequence[tables.Table], names: Sequence[str], options: argparse.Namespace) -> None:
+def compared(found: Sequence[cost_tables.Table], names: Sequence[str], options: argparse.Namespace) -> None:
     """Run the strategies on the tables; print, plot and keep what comes out."""
     sections, medians = [f"With {', '.join(options.set)}.\n"] if options.set else [], {}
     for table in found:

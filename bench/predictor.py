@@ -21,13 +21,14 @@ from collections.abc import Mapping, Sequence
 
 import kernel_searches
 import numpy as np
+import stats
 
 from fastgemm import registry
 from fastgemm.problem import Config, Problem
 from fastgemm.tune.kernel_nests import described
 from fastgemm.tune.nests import Experience
-from fastgemm.tune.networks import Adam
-from fastgemm.tune.words import geometric_mean, name
+from fastgemm.tune.policies import Adam
+from fastgemm.tune.words import name
 
 HIDDEN, STEPS, RATE, BATCH = 16, 4000, 5e-3, 256
 
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one, config in chosen.items():
             ratios[one].append(costs[config] / best)
         print(f"| {name(problem)} |" + "".join(f" {found[-1]:.3f} |" for found in ratios.values()), flush=True)
-    print("| geometric mean |" + "".join(f" {geometric_mean(found):.3f} |" for found in ratios.values()))
+    print("| geometric mean |" + "".join(f" {stats.geometric_mean(found):.3f} |" for found in ratios.values()))
     return 0
 
 

@@ -29,14 +29,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import cost_tables
 import numpy as np
 
 from fastgemm import cpu, kernels
 from fastgemm.tune import arguments as values
-from fastgemm.tune import tables
 from fastgemm.tune.nested import LENGTH, STARTS, NestedSpace, Product, State
 
-HOPELESS = tables.FAR
+HOPELESS = cost_tables.FAR
 BLOCK = 500
 STEADY = 0.05
 WHOLE_SHARE, WHOLE_MOST, WHOLE_ROUNDS = 1.15, 1000, 3
@@ -212,7 +212,7 @@ def _finish(recorder: Recorder, out: Path, part: Path, seconds: np.ndarray, whol
         "whole": int(exact.sum()),
         "estimates_scaled_by": round(ratio, 4),
     }
-    tables.save(out, tables.Table(recorder.space, table, about))
+    cost_tables.save(out, cost_tables.Table(recorder.space, table, about))
     part.unlink(missing_ok=True)
     print(f"complete: {out}, {out.stat().st_size >> 10} KiB, best {table.min() * 1e3:.3f} ms, {about['whole']} states "
           f"run whole, estimates scaled by {ratio:.3f}")  # fmt: skip

@@ -112,13 +112,15 @@ def by_class(rows: Sequence[Comparison], peers: Sequence[str]) -> list[Summary]:
 
 
 def duration(seconds: float) -> str:
-    """Write a time with three digits and a fitting unit.
+    """Write a time with three digits and a fitting unit; a dash where there is none.
 
     Examples
     --------
-    >>> duration(1.234e-6)
-    '1.23 us'
+    >>> duration(1.234e-6), duration(math.inf)
+    ('1.23 us', '-')
     """
+    if not seconds < math.inf:
+        return "-"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}" if seconds < 999.5 * scale else f"{seconds / scale:.0f} {unit}"

@@ -23,6 +23,7 @@ from pathlib import Path
 import cases
 import numpy as np
 import progress
+from stats import duration, geometric_mean
 
 from fastgemm import kernels
 from fastgemm.heuristic import rules
@@ -30,7 +31,7 @@ from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 from fastgemm.tune import shapes
 from fastgemm.tune.space import Space
-from fastgemm.tune.words import describe, duration, geometric_mean, name
+from fastgemm.tune.words import describe, name
 
 SHAPES = Path(__file__).parent / "shapes" / "gemm_shapes.csv"
 FEW = 4  # that are left for the end

@@ -19,25 +19,26 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import cost_tables
 import numpy as np
 import papers
+import stats
 
-from fastgemm.tune import strategies, tables
+from fastgemm.tune import strategies
 from fastgemm.tune.nests import Experience
-from fastgemm.tune.words import geometric_mean
 
 # Costs over the table's best.
 GOALS = (1.5, 1.2, 1.1, 1.05, 1.02)
 CLAIM = (2, 10)
 
 
-def experience(table: tables.Table, budget: int, seed: int) -> Experience:
+def experience(table: cost_tables.Table, budget: int, seed: int) -> Experience:
     """What one search without history leaves behind."""
     known = papers.replay("xgb", table, budget, seed).known
     return Experience(table.space.nests(list(known)), np.array(list(known.values())))
 
 
-def compared(table: tables.Table, history: Sequence[Experience], budget: int, seeds: int) -> list[np.ndarray]:
+def compared(table: cost_tables.Table, history: Sequence[Experience], budget: int, seeds: int) -> list[np.ndarray]:
     """Best so far over the table's best, a row a seed: without history, and with it."""
     return [
         np.array([papers.replay("xgb", table, budget, seed, past).best for seed in range(seeds)]) / table.best
@@ -79,10 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("at least one seed, and a share over 0 and up to 100")
     try:
         strategies.load("xgb")
-        found = [tables.load(path) for path in options.tables or papers.shipped()]
+        found = [cost_tables.load(path) for path in options.tables or papers.shipped()]
     except ModuleNotFoundError as error:
         parser.error(f"{error.name} is not installed: pip install fastgemm[xgb]")
-    except tables.TableError as error:
+    except cost_tables.TableError as error:
         parser.error(str(error))
     if len(found) < 2:
         parser.error("one table to learn from and one to search, at least")
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names.append(size)
     known = [ratio for ratio in ratios if ratio == ratio]
     low, high = CLAIM
-    mean = geometric_mean(known)
+    mean = stats.geometric_mean(known)
     text.append(f"Geometric mean of {len(known)} ratios: {mean:.1f}; the paper claims {low} to {high}.\n")
     print("\n".join(text))
     if options.out:

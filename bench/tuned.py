@@ -8,7 +8,8 @@ nothing is recorded, calls go on as before, and the figure is 1.
     python bench/tuned.py --dtype float64 --threads 1 --sample 20 --seed 1
     python bench/tuned.py --sample 186 --keep tuned.jsonl --stop-after 90    # again, until it says that all are done
 
-Prints a line a shape, then the geometric mean, how many gain a tenth, and the least.
+Prints a line a shape, then the geometric mean, how many gain a tenth, and the least; and how many of them a fresh
+process could not time, which are in none of these.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import random
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from stats import duration, geometric_mean
 
 from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
@@ -30,7 +34,7 @@ from fastgemm.tune import driver, recheck, shapes, strategies
 from fastgemm.tune.live import LiveRunner
 from fastgemm.tune.measure import footprint
 from fastgemm.tune.space import Space
-from fastgemm.tune.words import describe, duration, geometric_mean, name
+from fastgemm.tune.words import describe, name
 
 SHAPES = Path(__file__).parent / "shapes" / "gemm_shapes.csv"
 MOST_BYTES = 2 << 30
@@ -38,7 +42,7 @@ LARGE = 1.10
 
 
 class Outcome(NamedTuple):
-    """A problem by name, and untuned over tuned time in a fresh process; 1 where nothing was recorded."""
+    """A problem by name, and untuned over tuned time in a fresh process; 1: nothing was recorded, 0: it had no time."""
 
     problem: str
     gain: float
@@ -85,12 +89,13 @@ def summary(gains: Sequence[float]) -> str:
     >>> summary([1.0, 1.21])
     'tuned against untuned over 2 problems: geometric mean 1.100, 1 of them 1.10 or more, least 1.000'
     """
-    large = sum(gain >= LARGE for gain in gains)
-    mean = geometric_mean(list(gains))
-    return (
-        f"tuned against untuned over {len(gains)} problems: geometric mean {mean:.3f}, {large} of them {LARGE:.2f} or "
-        f"more, least {min(gains):.3f}"
+    timed = [gain for gain in gains if gain > 0]
+    large, lost = sum(gain >= LARGE for gain in timed), len(gains) - len(timed)
+    text = (
+        f"tuned against untuned over {len(timed)} problems: geometric mean {geometric_mean(timed):.3f}, {large} "
+        f"of them {LARGE:.2f} or more, least {min(timed, default=math.nan):.3f}"
     )
+    return text + (f"; besides {lost} whose tuned configuration could not be timed" if lost else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,23 +14,23 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+import cost_tables
 import numpy as np
 import papers
 
-from fastgemm.tune import tables
 from fastgemm.tune.nested import State
 
 REACH, MOVES, CLOSE, SHOWN = 1.6, 5, 1.03, 8
 
 
-def stuck(table: tables.Table, state: State, moves: int) -> bool:
+def stuck(table: cost_tables.Table, state: State, moves: int) -> bool:
     """Whether no state within so many moves is better.
 
     Examples
     --------
     >>> from fastgemm.tune.nested import NestedSpace
     >>> space = NestedSpace(2, 1, 2)
-    >>> table = tables.Table(space, np.array([1.0, *range(3, len(space) + 2)]), {})
+    >>> table = cost_tables.Table(space, np.array([1.0, *range(3, len(space) + 2)]), {})
     >>> stuck(table, space[0], 3), stuck(table, space[1], 3)
     (True, False)
     """
@@ -49,7 +49,7 @@ def stuck(table: tables.Table, state: State, moves: int) -> bool:
     return True
 
 
-def valleys(table: tables.Table) -> list[list[float]]:
+def valleys(table: cost_tables.Table) -> list[list[float]]:
     """Costs over the best's of the states that have none better within one move, two, and so on, in order."""
     ratios = table.seconds / table.best
     near = [int(index) for index in np.argsort(ratios) if ratios[index] <= REACH]
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tables", nargs="*", type=Path, help="tables of record.py (default: all in bench/tables)")
     options = parser.parse_args(arguments)
     try:
-        found = [tables.load(path) for path in options.tables or papers.shipped()]
-    except tables.TableError as error:
+        found = [cost_tables.load(path) for path in options.tables or papers.shipped()]
+    except cost_tables.TableError as error:
         parser.error(str(error))
     for table in found:
         size = "x".join(map(str, table.space.sizes.values()))

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 from fastgemm import kernels
-from fastgemm.tune import tables
 from fastgemm.tune.nested import NestedSpace
-from fastgemm.tune.tables import Table, TableError
 
 BENCH = Path(__file__).parents[1] / "bench"
 if not BENCH.is_dir():
@@ -23,9 +21,11 @@ if not BENCH.is_dir():
 sys.path.append(str(BENCH))
 
 import constants  # noqa: E402
+import cost_tables  # noqa: E402
 import papers  # noqa: E402
 import record  # noqa: E402
 import valleys  # noqa: E402
+from cost_tables import Table, TableError  # noqa: E402
 
 SHIPPED = sorted((BENCH / "tables").glob("*.xz"))
 
@@ -42,17 +42,17 @@ def test_a_table_comes_back(small: Table, tmp_path: Path) -> None:
     path = tmp_path / "table.xz"
     seconds = small.seconds.copy()
     seconds[7] = np.nan
-    tables.save(path, Table(small.space, seconds, small.about))
-    found = tables.load(path)
+    cost_tables.save(path, Table(small.space, seconds, small.about))
+    found = cost_tables.load(path)
     assert found.space.sizes == small.space.sizes
     assert found.about["cpu"] == "none"
     assert found.best == pytest.approx(small.best)
     assert np.isnan(found.seconds[7])
-    near = seconds < tables.FAR * small.best
+    near = seconds < cost_tables.FAR * small.best
     np.testing.assert_allclose(found.seconds[near], seconds[near], rtol=0.03)
     far = np.isfinite(seconds) & ~near
     np.testing.assert_allclose(found.seconds[far], seconds[far], rtol=0.4)
-    assert (found.seconds[far] > 0.99 * tables.FAR * small.best).all()
+    assert (found.seconds[far] > 0.99 * cost_tables.FAR * small.best).all()
 
 
 def packed(about: object, body: bytes = bytes(1)) -> bytes:
@@ -65,7 +65,7 @@ GOOD = {"format": 1, "space": "nested", "sizes": {"m": 1, "k": 1, "n": 1}, "leas
 def test_the_least_table(tmp_path: Path) -> None:
     path = tmp_path / "table.xz"
     path.write_bytes(packed(GOOD))
-    assert tables.load(path).best == 1e-3
+    assert cost_tables.load(path).best == 1e-3
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_what_is_no_table(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "table.xz"
     path.write_bytes(content)
     with pytest.raises(TableError, match=r"table\.xz"):
-        tables.load(path)
+        cost_tables.load(path)
 
 
 def test_a_missing_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="none"):
-        tables.load(tmp_path / "none.xz")
+        cost_tables.load(tmp_path / "none.xz")
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_recording_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         record.record(recorder, out, record.time.monotonic() + 10, seed=0)
         if out.exists():
             break
-    assert np.isfinite(tables.load(out).seconds).all()
+    assert np.isfinite(cost_tables.load(out).seconds).all()
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
 
 
 def test_the_command(small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "table.xz"
-    tables.save(path, small)
+    cost_tables.save(path, small)
     assert papers.main([str(path), "--strategies", "gbfs", "--seeds", "3", "--share", "1", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "| gbfs | " in text
@@ -177,7 +177,7 @@ def test_the_command_refuses(wrong: list[str]) -> None:
 
 def test_constants_are_set_for_a_run(small: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.xz"
-    tables.save(path, small)
+    cost_tables.save(path, small)
     arguments = [str(path), "--strategies", "gbfs", "--seeds", "2", "--share", "1"]
     shown = []
     for more in ([], ["--set", "gbfs.RHO=26"], []):
@@ -216,7 +216,7 @@ def test_a_strategy_that_cannot_be_imported_is_left_out(
 
     monkeypatch.setattr(papers.strategies, "load", missing)
     path = tmp_path / "table.xz"
-    tables.save(path, small)
+    cost_tables.save(path, small)
     assert papers.main([str(path), "--strategies", "gbfs", "--seeds", "1"]) == 0
     printed = capsys.readouterr()
     assert "gbfs is left out: it needs some_library" in printed.err
@@ -246,7 +246,7 @@ def test_valleys_are_states_with_nothing_better_in_reach(tmp_path: Path, capsys:
         least = np.where(far <= moves, costs, np.inf).min(axis=1)
         assert found == sorted(costs[costs == least] / costs.min())
     path = tmp_path / "table.xz"
-    tables.save(path, table)
+    cost_tables.save(path, table)
     assert valleys.main([str(path)]) == 0
     assert "## 4x1x4: " in capsys.readouterr().out
     with pytest.raises(SystemExit):
@@ -260,7 +260,7 @@ def test_shipped_tables_are_small() -> None:
 
 def test_the_papers_searches_at_512() -> None:
     """Within 3 % of the table's best at 0.1 % of the space in the median of ten seeds, and ahead of random search."""
-    table = tables.load(BENCH / "tables" / "nested-512x512x512.xz")
+    table = cost_tables.load(BENCH / "tables" / "nested-512x512x512.xz")
     assert np.isfinite(table.seconds).all()
     found = {
         name: np.median([papers.replay(name, table, 484, seed).best[-1] for seed in range(10)])

@@ -18,7 +18,7 @@ from fastgemm.tune import strategies
 from fastgemm.tune.kernel_nests import described
 from fastgemm.tune.nested import NestedSpace
 from fastgemm.tune.nests import Nests, cycles, moved
-from fastgemm.tune.networks import ActorCritic, Adam, Controller
+from fastgemm.tune.policies import ActorCritic, Adam, Controller
 from fastgemm.tune.search_space import LISTED, Point, SearchSpace
 from fastgemm.tune.space import Space
 from fastgemm.tune.strategies import gbfs, na2c

@@ -1,5 +1,6 @@
 """bench/tuned.py: what tuning is worth, drawn from a list and timed anew."""
 
+import doctest
 import json
 import sys
 from pathlib import Path
@@ -38,6 +39,14 @@ def test_outcomes_are_kept_and_not_made_again(listed: Path, capsys: pytest.Captu
     outcomes = [json.loads(line) for line in kept.read_text().splitlines()]
     assert len({outcome["problem"] for outcome in outcomes}) == 3
     assert all(outcome["gain"] > 0 for outcome in outcomes)
+
+
+def test_what_could_not_be_timed_is_counted_by_itself() -> None:
+    """Not as a ratio of zero, of which there is no geometric mean, and not as if it had not been."""
+    assert doctest.testmod(tuned).failed == 0
+    text = tuned.summary([1.0, 0.0, 1.21])
+    assert "over 2 problems: geometric mean 1.100, 1 of them 1.10 or more, least 1.000; besides 1 whose" in text
+    assert "over 0 problems: geometric mean nan" in tuned.summary([0.0])
 
 
 def test_the_seed_draws(listed: Path) -> None:

@@ -181,14 +181,13 @@ def test_a_study_of_the_past_is_only_for_those_that_learn() -> None:
 
 
 def test_the_transfer_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from fastgemm.tune import tables
-
     bench = Path(__file__).parents[1] / "bench"
     if not bench.is_dir():
         pytest.skip("the benchmarks are not beside the tests")
     import sys
 
     sys.path.append(str(bench))
+    import cost_tables
     import transfer
 
     paths = []
@@ -196,7 +195,7 @@ def test_the_transfer_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[s
         space = NestedSpace(size, size, size)
         about = {"date": "2026-01-01", "cpu": "none", "isa": "v3", "command": "none"}
         paths.append(str(tmp_path / f"nested-{size}x{size}x{size}.xz"))
-        tables.save(Path(paths[-1]), tables.Table(space, np.array([cost(s) for s in space.all()]), about))
+        cost_tables.save(Path(paths[-1]), cost_tables.Table(space, np.array([cost(s) for s in space.all()]), about))
     assert transfer.main([*paths, "--seeds", "2", "--share", "0.2", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "32x32x32: 2 seeds" in text

@@ -22,13 +22,12 @@ One idea a module:
 ``nested``       the papers' nested tilings and a kernel that runs them, to compare strategies on
 ``nested_search`` a strategy at work on them, live
 ``nested_worker`` the process that runs them
-``tables``       recorded times of all of them, so that a search can be replayed without a clock
 ``nests``        loop nests as arrays, and their cost by data movement
 ``kernel_nests`` the nests of the library's own configurations
 ``features``     the nests as numbers for a model
 ``boosting``     boosted trees that rank nests, from searches of the past and the one at hand
 ``annealing``    simulated annealing over a model, and batches whose points differ
-``networks``     small networks in NumPy, for strategies that learn by reward
+``policies``     small networks in NumPy, for strategies that learn by reward
 ``measure``      `Measurement`, what a runner is, and the one that replays a table
 ``live``         the runner that times kernels in a worker process, and watches it
 ``worker``       that process: it runs candidates, checks and times them

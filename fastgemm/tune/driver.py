@@ -22,7 +22,7 @@ from . import journal
 from .compare import FINALISTS, Verdict, final
 from .drift import Pace
 from .journal import Entry
-from .measure import Measurement, ReplayRunner, Runner
+from .measure import Measurement, Runner
 from .search_space import SearchSpace
 from .space import Space
 from .strategies import Strategy
@@ -96,29 +96,6 @@ def search(space: SearchSpace[Any], strategy: Strategy, trials: Trials, budget: 
         pass
     finally:
         proposals.close()
-
-
-def replay(
-    space: SearchSpace[Any], recorded: Callable[[Any], float], strategy: Strategy, trials: int, seed: int
-) -> dict[Any, float]:
-    """Run a strategy on recorded times; return what it asked for and the seconds of it, in order, the start first.
-
-    Parameters
-    ----------
-    recorded : function of a point
-        Its seconds; infinite or NaN where it failed or nobody knows.
-    trials : int
-        Points besides the start that may be measured; one that is known costs nothing.
-    """
-
-    def answer(point: Any) -> float | str:
-        seconds = recorded(point)
-        return seconds if math.isfinite(seconds) else "illegal"
-
-    found = Trials(ReplayRunner(answer))
-    found.costs([space.start])
-    search(space, strategy, found, Budget(trials), random.Random(seed))
-    return {point: measurement.seconds for point, measurement in found.results.items()}
 
 
 def tune(

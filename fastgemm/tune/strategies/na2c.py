@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..networks import ActorCritic, Adam
+from ..policies import ActorCritic, Adam
 from ..search_space import SearchSpace
 from . import Search
 

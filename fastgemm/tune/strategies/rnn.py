@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..networks import Adam, Controller
+from ..policies import Adam, Controller
 from ..search_space import SearchSpace
 from . import Search
 

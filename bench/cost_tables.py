@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .nested import NestedSpace, State
+from fastgemm.tune.nested import NestedSpace, State
 
 FORMAT = 1
 
