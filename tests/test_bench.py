@@ -199,7 +199,8 @@ class TestFigures:
         assert verdict.missed({**document, "results": []}, 0.1, -math.inf) == ["nothing was timed"]
 
     @pytest.mark.parametrize(
-        ("seconds", "text"), [(2.0, "2 s"), (0.0123, "12.3 ms"), (4.56e-6, "4.56 us"), (7.8e-8, "78 ns")]
+        ("seconds", "text"),
+        [(2.0, "2 s"), (0.0123, "12.3 ms"), (4.56e-6, "4.56 us"), (7.8e-8, "78 ns"), (math.inf, "-"), (math.nan, "-")],
     )
     def test_durations(self, seconds: float, text: str) -> None:
         assert stats.duration(seconds) == text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -59,3 +61,10 @@ def test_public_names(module: ModuleType, name: str, tmp_path: Path, monkeypatch
     assert test.examples, f"{name} has no example"
     results = doctest.DocTestRunner(optionflags=FLAGS).run(test)
     assert results.failed == 0
+
+
+def test_documented_attributes_are_there() -> None:
+    for made in (fastgemm.explain(m=3, n=4, k=5), fastgemm.pack(np.eye(2))):
+        section = re.search(r"Attributes\n-+\n(.*?)(\n\n\w+\n-+|\Z)", inspect.getdoc(made) or "", re.S)
+        assert section
+        assert [name for name in re.findall(r"^\w+", section[1], re.M) if not hasattr(made, name)] == []

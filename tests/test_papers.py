@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import lzma
 import sys
@@ -36,6 +37,10 @@ def small() -> Table:
     space = NestedSpace(32, 32, 32)
     cost = [1 + abs(s.m[3] - 8) + abs(s.n[3] - 8) + 16 / s.k[1] + 0.1 * s.m[1] for s in space.all()]
     return Table(space, np.array(cost) * 1e-6, {"date": "2026-01-01", "cpu": "none", "isa": "v3", "command": "none"})
+
+
+def test_examples() -> None:
+    assert doctest.testmod(cost_tables).failed == 0
 
 
 def test_a_table_comes_back(small: Table, tmp_path: Path) -> None:
