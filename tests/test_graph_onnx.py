@@ -245,6 +245,21 @@ def test_types_that_bytes_become(kind: str, scale: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=2e-2 if "bfloat16" in (kind, scale) else 2e-3)
 
 
+@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_the_precision_of_bytes(kind: str, precision: str, tmp_path: Path) -> None:
+    """Numbers and scale are divided in the type that the file names."""
+    asked = oracle.dtype_of(precision)
+    x, scale, zero = (np.arange(-900, 900) / 71).astype(kind), np.array(0.1, "f4"), np.int8(3)
+    named = helper.np_dtype_to_tensor_dtype(asked)
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], precision=named)
+    inputs = {"x": (helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)}
+    model = simple([node], inputs, {"s": scale, "z": zero}, 23)
+    got = graph.compile(graph.from_onnx(save(model, tmp_path / "m.onnx")), fusion="none")(x=x)
+    scaled = x.astype(asked).astype("f4") / scale.astype(asked).astype("f4")
+    np.testing.assert_array_equal(got, np.clip(np.rint(scaled) + zero, -128, 127).astype("i1"))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_what_a_layer_norm_tells_of_its_rows(dtype: str, tmp_path: Path) -> None:
     """Mean and deviation are float32 unless the file names another type, whatever the rows are."""

@@ -26,8 +26,13 @@ def quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     terms = (scale,) if zero is None else (scale, zero)
     axis = _terms(node, x, terms)
-    if scale.dtype != x.dtype:
-        terms = (write.apply("cast", scale, dtype=x.dtype), *terms[1:])
+    # In which type is divided; since version 23 the file may name another than that of the numbers.
+    precision = node.attribute("precision", 0)
+    kind = node.dtype(precision) if precision else x.dtype
+    if x.dtype != kind:
+        x = write.apply("cast", x, dtype=kind)
+    if scale.dtype != kind:
+        terms = (write.apply("cast", scale, dtype=kind), *terms[1:])
     asked = node.attribute("output_dtype", 0)
     if asked and zero is None:
         kinds = {2: "u1", 3: "i1"}  # TensorProto.UINT8 and INT8
