@@ -303,8 +303,9 @@ def compile(graph: Graph, *, threads: int | None = None, fusion: str = "full", w
     inside `fastgemm.deterministic`, where keys stay together as well.
 
     ``"none"`` has the bits of ``"fine"`` where a sum is not cut (short sums; packed weights may be cut elsewhere than
-    others) and no factor was moved: `graph.passes.scales` says which are.  Halves are rounded less often the more is
-    fused.
+    others), no factor was moved and no division taken over as one (`graph.passes.scales` and `graph.passes.epilogues`
+    say which are), and no operation was written out as several (`graph.passes.recognise`).  Halves are rounded less
+    often the more is fused.
 
     Weights are kept twice, as they were given and as kernels read them.
 
