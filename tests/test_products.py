@@ -446,9 +446,16 @@ def problem_of(seen: list[Problem], call: Callable[[], Any]) -> tuple[int, ...]:
 
 def test_one_product(seen: list[Problem]) -> None:
     a, b = np.ones((2, 3, 40, 50)), np.ones((50, 40, 6))
-    assert problem_of(seen, lambda: fastgemm.tensordot(a, b, ([2, 3], [1, 0]))) == (6, 6, 2000, 1)
-    assert problem_of(seen, lambda: fastgemm.einsum("xyij,jik->xyk", a, b)) == (6, 6, 2000, 1)
-    assert problem_of(seen, lambda: fastgemm.einsum("xyij,jik->kxy", a, b)) == (6, 6, 2000, 1)
+    whole = np.ones((40, 50, 6))
+    assert problem_of(seen, lambda: fastgemm.tensordot(a, whole, ([3, 2], [1, 0]))) == (6, 6, 2000, 1)
+    assert problem_of(seen, lambda: fastgemm.einsum("xyij,ijk->xyk", a, whole)) == (6, 6, 2000, 1)
+    assert problem_of(seen, lambda: fastgemm.einsum("xyij,ijk->kxy", a, whole)) == (6, 6, 2000, 1)
+    # Summed axes that do not join: one such product for each step of the other axis, added.
+    assert problem_of(seen, lambda: fastgemm.tensordot(a, b, ([2, 3], [1, 0]))) == (6, 6, 50, 1)
+    assert problem_of(seen, lambda: fastgemm.einsum("xyij,jik->kxy", a, b)) == (6, 6, 50, 1)
+    # But a small operand is copied rather than a large result read again.
+    large = np.ones((20, 30, 40, 50))
+    assert problem_of(seen, lambda: fastgemm.einsum("xyij,jik->xyk", large, b)) == (6, 600, 2000, 1)
     assert problem_of(seen, lambda: fastgemm.einsum("xyij,jzk->xyizk", a, b)) == (240, 240, 50, 1)
     assert problem_of(seen, lambda: fastgemm.dot(a, b.swapaxes(0, 1))) == (240, 240, 50, 1)
     assert problem_of(seen, lambda: fastgemm.inner(a, a)) == (240, 240, 50, 1)
@@ -467,16 +474,22 @@ def test_small_sums_stay_numpys(seen: list[Problem], monkeypatch: pytest.MonkeyP
     assert seen == []
 
 
-def test_views_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled way takes all that joins, and loops over what does not where its products are large."""
-    taken: list[bool] = []
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What the compiled contractions of a test answered: False where operands were copied for another."""
+    answers: list[bool] = []
     real = contraction._contraction.contract
 
     def contract(*arguments: Any) -> bool:
-        taken.append(real(*arguments))
-        return taken[-1]
+        answers.append(real(*arguments))
+        return answers[-1]
 
     monkeypatch.setattr(contraction._contraction, "contract", contract)
+    return answers
+
+
+def test_views_are_not_copied(taken: list[bool]) -> None:
+    """The compiled way takes all that joins, and loops over what does not where its products are large."""
     a, b = integers((3, 4, 5), "f8", 1), integers((4, 5, 6), "f8", 2)
     fastgemm.tensordot(a, b, 2)
     fastgemm.tensordot(a, b, ([2, 1], [1, 0]))          # the other order of the same pairs
@@ -492,6 +505,60 @@ def test_views_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken[6:] == [False, True]
     fastgemm.tensordot(a[:, ::2], b, ([2], [1]))        # so are small products
     assert taken[8:] == [False, True]
+
+
+SPLIT_SUMS = (
+    ("bd,bead->ae", (3, 60), (3, 4, 40, 60)),   # a vector
+    ("bead,bd->ea", (3, 4, 40, 60), (3, 60)),
+    ("ij,kilj->kl", (4, 50), (3, 4, 70, 50)),
+    ("cw,nchw->nh", (3, 80), (2, 3, 70, 80)),
+    ("db,bead->ae", (60, 3), (3, 4, 40, 60)),
+    ("bdz,bead->aze", (3, 60, 5), (3, 4, 9, 60)),   # a matrix
+    ("xbd,xbed->xe", (2, 3, 60), (2, 3, 40, 60)),   # a stack
+    ("bcd,bxcyd->yx", (3, 2, 60), (3, 5, 2, 40, 60)),   # several sums
+    ("bcd,bxcyd->", (3, 2, 6000), (3, 2, 2, 3, 6000)),
+    ("bda,beda->e", (5, 4, 900), (5, 6, 4, 900)),   # that join in one of the operands
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "i2", "u4", "i8"])
+@pytest.mark.parametrize(("text", "left", "right"), SPLIT_SUMS)
+def test_sums_that_do_not_join_are_added(text: str, left: Any, right: Any, dtype: str, taken: list[bool]) -> None:
+    a, b = integers(left, dtype, 1), integers(right, dtype, 2)
+    same("einsum", lambda f: f(text, a, b))
+    out = np.full(np.einsum(text, a, b).shape, 7, dtype)
+    assert np.array_equal(fastgemm.einsum(text, a, b, out=out), np.einsum(text, a, b))
+    same("einsum", lambda f: f(text, a[::-1], b[..., ::-1, :]))
+    assert taken == [True] * 3
+
+
+def test_sums_of_numbers_that_are_converted_are_not_added(taken: list[bool]) -> None:
+    """Halves would be rounded each time."""
+    text, left, right = SPLIT_SUMS[0]
+    for dtype in ("f2", "i1", "?"):
+        same("einsum", lambda f, dtype=dtype: f(text, integers(left, dtype, 1), integers(right, dtype, 2)))
+    assert taken == [False, True] * 3
+    a, b = np.full((64, 2, 40), 1 + 2.0**-10, "f2").transpose(1, 0, 2), np.full((2, 64, 50, 40), 2.0**-4, "f2")
+    want = np.einsum("bcd,bced->e", a.astype("f8"), b.astype("f8"))
+    assert np.abs(fastgemm.einsum("bcd,bced->e", a, b) - want).max() <= 2.0**-11 * want.max()
+
+
+def test_floating_point_errors_of_added_sums(taken: list[bool]) -> None:
+    """One report of the whole call, also of what the last addition leaves."""
+    text, left, right = SPLIT_SUMS[0]
+    a, b = np.ones(left), np.ones(right)
+    for index, value, word in ((0, np.inf, "invalid"), (-1, 1e308, "overflow")):
+        b[index] = value
+        if word == "invalid":
+            b[1] = -np.inf
+        seen = outcome(lambda f: f(text, a, b, optimize=True), fastgemm.einsum).warned
+        assert [message.split(" value")[0].split()[0] for _, message in seen] == [word]
+        assert "matmul" in seen[0][1]
+        assert outcome(lambda f: f(text, a, b), fastgemm.einsum).warned == []
+        named = outcome(lambda f: f(a, b, ([0, 1], [0, 3])), fastgemm.tensordot).warned
+        assert [message for _, message in named] == [seen[0][1].replace("matmul", "dot")]
+        b[:] = 1
+    assert all(taken)
 
 
 def test_reading() -> None:
