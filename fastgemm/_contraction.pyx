@@ -3,7 +3,7 @@
 Every axis has a role: of a stack (in both operands and the result), free (in one operand and the result) or summed
 (in both operands alone).  Axes of one role that lie in memory like a single axis are joined; what remains beside one
 axis of rows, one of columns and one to sum over is looped over, sums by adding to the result.  Nothing is copied and no
-view is made.
+view is made.  A stack of tiny products that lie interleaved is left to np.einsum's loop.
 """
 
 from libc.string cimport memset
@@ -15,16 +15,23 @@ from fastgemm._call cimport CODES, MAX_CODES, TYPES, describe, disjoint, execute
 from fastgemm._gufunc cimport taken
 from fastgemm._outputs cimport empty
 from fastgemm.driver._plan cimport key_t
+from fastgemm.driver._team cimport threads_now
 from fastgemm.driver.structs cimport call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
+
+import numpy as np
 
 from fastgemm import registry
 
 cnp.import_array()
 cnp.import_ufunc()
 
+# By value: a program may put our function in the place of NumPy's.
+_numpy_einsum = np.einsum
+
 cdef enum:
     MAX_AXES = 64
+    MAX_LABELS = 52         # of np.einsum
     # Multiply-adds of one product from which on axes that do not join are looped over: a product of fewer costs more
     # than its share of a copy (40 ns against about 1 ns for an element).
     LOOPED = 4096
@@ -32,6 +39,26 @@ cdef enum:
     # speed over a copy of the left operand, m x n x k f32 f64 c64: 16 x 4 x 16 0.6 1.1 1.1, 120 x 1 x 16 2.7 3.1 2.4,
     # 30 x 1 x 64 4.2 3.2 3.1, 500 x 20 x 64 2.0 1.8 2.1, 300 x 4 x 300 2.4 8.1 3.2.
     ADDED = 1536
+    # A stack whose axis lies innermost in all arrays: np.einsum multiplies vectors along it, a kernel gathers every
+    # product from as many cache lines as it has elements, which pays where those are used often enough.  Zen 4, one
+    # thread, stack of 256 adjacent elements, time of the kernels over np.einsum's, m = n = k 6 8 12 16 24 (elements are
+    # used n / 3 times): i8 8.6 6.0 3.8 2.7 1.6, i16 4.6 3.7 2.1 1.4 0.9, i32 3.2 2.3 1.6 1.3 0.9, f32 3.1 2.3 1.8 1.4
+    # 1.1, i64 1.7 1.4 0.9 0.7 0.5, f64 2.4 2.1 1.4 1.2 0.9; a matrix of 64 x 64 by a vector f32 12.7, f64 21, f32 of a
+    # stack of 8 0.7, 16 1.7, 32 2.4.  So the factor goes by the square of the uses, and their bytes.  One element at a
+    # time, stacks from 1000: c64 3 x 3 x 3 2.6, 6 0.5, 8 x 8 by a vector 1.4, c128 2.4 0.5 1.5; f32 with gaps 6.8 0.9
+    # 3.7; 64 x 64 by a vector in a stack of 64 c64 0.7, f32 with gaps 2.1.
+    USES_BYTES = 40         # most squares of uses, times bytes of an element, times threads, of adjacent real numbers
+    USES = 2                # most squares of uses, times threads, of others
+    LEAST_STACK = 32
+    LEAST_STACK_OTHERS = 128
+
+# Types that np.einsum multiplies as fast as it reads them; it converts halves one by one (16 x 16 by a vector, 0.2 of
+# the kernels' speed), and looks at every bool (0.5).
+cdef bint PLAIN[MAX_CODES]
+cdef bint REAL[MAX_CODES]
+for _row in registry.DTYPES:
+    PLAIN[<int>_row.code] = not _row.converts or _row.stored == "s8"
+    REAL[<int>_row.code] = _row.parts == 1
 
 # Types whose sums are added: others are converted, so copied, and halves would be rounded every time.
 cdef bint ADDS[MAX_CODES]
@@ -213,6 +240,55 @@ cdef int move_others(group_t* group, int best, group_t* loops) noexcept:
     return moved
 
 
+cdef double length(const group_t* group) noexcept:
+    cdef double made = 1
+    cdef int i
+    for i in range(group.count):
+        made *= group.axes[i].size
+    return made
+
+
+cdef bint inside(const axis_t* axis, const group_t* group) noexcept:
+    # Whether an axis has no longer strides than those of a group, in all arrays that have both.
+    cdef int i, j
+    for i in range(group.count):
+        for j in range(3):
+            if group.axes[i].strides[j] and magnitude(group.axes[i].strides[j]) < magnitude(axis.strides[j]):
+                return False
+    return True
+
+
+cdef bint interleaved(int code, const group_t* rows, const group_t* columns, const group_t* depth,
+                      const group_t* stack, npy_intp size) noexcept:
+    # Whether a stack, whose axes are joined as they lie in the result, is of products that np.einsum does faster.
+    cdef const axis_t* axis
+    cdef double m, n, k, uses
+    if not stack.count or not PLAIN[code]:
+        return False
+    axis = &stack.axes[stack.count - 1]
+    if not (inside(axis, rows) and inside(axis, columns) and inside(axis, depth) and inside(axis, stack)):
+        return False
+    m, n, k = length(rows), length(columns), length(depth)
+    uses = m * n * k / (m * n + n * k + m * k)
+    if REAL[code] and axis.strides[0] == axis.strides[1] == axis.strides[2] == size:
+        return axis.size >= LEAST_STACK and uses * uses * size * threads_now() <= USES_BYTES
+    return axis.size >= LEAST_STACK_OTHERS and uses * uses * threads_now() <= USES
+
+
+cdef int in_one_loop(tuple arrays, tuple stack, tuple free_a, tuple free_b, tuple summed) except -1:
+    # np.einsum, which leaves floating-point flags as they are.
+    cdef list labels = [[0] * array.ndim for array in arrays]
+    cdef int number = 0
+    for where, axes in (((0, 1, 2), stack), ((0, 2), free_a), ((1, 2), free_b), ((0, 1), summed)):
+        for together in zip(*axes):
+            for i, axis in zip(where, together):
+                labels[i][axis] = number
+            number += 1
+    a, b, c = arrays
+    _numpy_einsum(a, labels[0], b, labels[1], labels[2], out=c)
+    return 0
+
+
 cdef inline double volume(const axis_t* row, const axis_t* column, const axis_t* step) noexcept:
     return <double>row.size * <double>column.size * <double>step.size
 
@@ -274,8 +350,6 @@ def contract(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, tuple stack, tuple fre
     if depth.count > 1:
         gather(&depth, arrays, summed[0], summed[1], 0, 1)
         join(&depth, larger)
-        if depth.count > 1 and not ADDS[code]:
-            return False
         for i in range(2):
             copied[i] = not joins(&depth, i)
         inner = depth.count - 1
@@ -290,6 +364,15 @@ def contract(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, tuple stack, tuple fre
     gather(&others, arrays, stack[1], stack[2], 1, 2)
     for i in range(loops.count):
         loops.axes[i].strides[1] = others.axes[i].strides[1]
+    join(&loops, 2)
+    if interleaved(code, &rows, &columns, &depth, &loops, size) and a.ndim + b.ndim <= MAX_LABELS:
+        clear_flags()
+        in_one_loop(arrays, stack, free_a, free_b, summed)
+        if name is not None:
+            report_flags(name)
+        return True
+    if depth.count > 1 and not ADDS[code]:
+        return False
     moved = move_others(&rows, longest(&rows), &loops) + move_others(&columns, longest(&columns), &loops)
     sums.count = 0
     move_others(&depth, inner, &sums)

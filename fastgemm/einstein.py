@@ -53,8 +53,8 @@ def einsum(*operands: Any, out: Array | None = None, optimize: Any = False, **kw
     Notes
     -----
     A pair of operands with summed axes in common is one matrix product, or a stack of them; diagonals and sums over one
-    operand alone are taken first (of float16 in float32, and the product with them).  Small ones, element-wise and
-    outer products are left to NumPy.
+    operand alone are taken first (of float16 in float32, and the product with them).  Small ones, stacks of
+    small ones whose axis lies innermost, element-wise and outer products are left to NumPy.
 
     Examples
     --------

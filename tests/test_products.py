@@ -561,6 +561,59 @@ def test_floating_point_errors_of_added_sums(taken: list[bool]) -> None:
     assert all(taken)
 
 
+INTERLEAVED = (
+    ("ikx,kjx->ijx", (3, 3, 150), (3, 2, 150)),
+    ("ikxy,kjxy->ijxy", (3, 3, 20, 10), (3, 2, 20, 10)),
+    ("ikx,kx->ix", (3, 3, 150), (3, 150)),
+    ("kx,knx->nx", (4, 150), (4, 3, 150)),
+    ("da,cdfa->ca", (2, 150), (3, 2, 2, 150)),      # after a sum over one operand alone
+    ("iklx,lkx->ix", (3, 2, 4, 150), (4, 2, 150)),
+)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "i1", "u2", "i4", "i8"])
+@pytest.mark.parametrize(("text", "left", "right"), INTERLEAVED)
+def test_stacks_of_tiny_products_that_lie_innermost_stay_numpys(
+    text: str, left: Any, right: Any, dtype: str, seen: list[Problem], taken: list[bool]
+) -> None:
+    a, b = integers(left, dtype, 1, 2), integers(right, dtype, 2, 2)
+    _plan.forget_plans()
+    with fastgemm.threads(1):
+        same("einsum", lambda f: f(text, a, b))
+        out = np.empty(np.einsum(text, a, b).shape, dtype)
+        assert fastgemm.einsum(text, a, b, out=out, optimize=True) is out
+    assert np.array_equal(out, np.einsum(text, a, b))
+    assert seen == []
+    assert taken == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "right", "dtype"),
+    [
+        ("xik,xkj->xij", (150, 3, 3), (150, 3, 3), "f4"),       # outermost
+        ("ikx,xkj->ijx", (3, 3, 150), (150, 3, 3), "f4"),       # in one operand
+        ("ikx,kjx->ijx", (40, 40, 150), (40, 40, 150), "f4"),   # large products
+        ("ikx,kjx->ijx", (9, 9, 150), (9, 9, 150), "c8"),       # complex ones sooner
+        ("ikx,kjx->ijx", (3, 3, 20), (3, 3, 20), "f4"),         # a short stack
+        ("ikx,kx->ix", (3, 3, 150), (3, 150), "f2"),            # NumPy converts halves one by one
+    ],
+)
+def test_other_stacks_are_ours(text: str, left: Any, right: Any, dtype: str, seen: list[Problem]) -> None:
+    _plan.forget_plans()
+    with fastgemm.threads(1):
+        same("einsum", lambda f: f(text, integers(left, dtype, 1, 2), integers(right, dtype, 2, 2)))
+    assert seen
+
+
+def test_floating_point_errors_of_numpys_loop() -> None:
+    text, left, right = INTERLEAVED[0]
+    a, b = np.full(left, np.inf), np.zeros(right)
+    with fastgemm.threads(1):
+        assert outcome(lambda f: f(text, a, b), fastgemm.einsum).warned == []
+        ((_, message),) = outcome(lambda f: f(text, a, b, optimize=True), fastgemm.einsum).warned
+    assert message == "invalid value encountered in matmul"
+
+
 def test_reading() -> None:
     assert subscripts.parse("ij,jk", (2, 2)) == (("ij", "jk"), "ik")
     assert subscripts.parse("kj,ji", (2, 2)) == (("kj", "ji"), "ik")
