@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -355,3 +356,103 @@ def test_bytes_that_are_to_be_stored_turned(kind: str, fusion: str) -> None:
     want = reference.run(graph, inputs)["y"]
     got = fg.compile(graph, fusion=fusion).run(inputs)["y"]
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 if kind == "float32" else 0.5)
+
+
+# What looks like something that a pass takes over, and is not: only the answers say whether it was left alone.
+
+
+def columns_of(x: Tensor, count: int = 24, seed: int = 1) -> Tensor:
+    """Return a product with a constant weight."""
+    return x @ numbers((x.shape[-1], count), x.dtype, seed)
+
+
+def a_constant_less_a_product(build: Builder) -> None:
+    x = build.input("x", (8, 16), "float32")
+    build.output(build.relu(numbers((24,), "f4") - columns_of(x)), "y")
+
+
+def a_bias_of_more_axes(build: Builder) -> None:
+    build.output(columns_of(build.input("x", (8, 16), "float32")) + numbers((1, 1, 24), "f4"), "y")
+
+
+def siblings_with_other_limits(build: Builder) -> None:
+    x = build.input("x", (8, 16), "float32")
+    build.output(build.neg(build.clip(columns_of(x), p=0.0, q=1.0)), "y")
+    build.output(build.neg(build.clip(columns_of(x, seed=2), p=-1.0, q=0.5)), "z")
+
+
+def a_residual_of_turned_rows(build: Builder) -> None:
+    x = build.input("x", (4, 6, 16), "float32")
+    build.output(columns_of(x.transpose(1, 0, 2)) + build.input("r", (6, 4, 24), "float32"), "y")
+
+
+def a_bias_and_a_residual_of_turned_rows(build: Builder) -> None:
+    made = columns_of(build.input("x", (4, 6, 16), "float32").transpose(1, 0, 2))
+    build.output(made + build.input("b", (24,), "float32") + build.input("r", (6, 4, 24), "float32"), "y")
+
+
+def a_factor_of_more_axes(build: Builder) -> None:
+    build.output(build.input("x", (8, 16), "float32") * np.full((1, 1, 1), 2.5, "f4"), "y")
+
+
+def a_mask_of_more_rows(build: Builder) -> None:
+    x, mask = build.input("x", (1, 16), "float32"), build.input("mask", (8, 1), "float32")
+    build.output(build.softmax(x + mask), "y")
+
+
+def another_zero_point(build: Builder) -> None:
+    real = build.dequantize(build.input("x", (4, 16), "int8"), np.float32(0.1), np.int8(0))
+    other = build.quantize(real, np.float32(0.1), np.int8(5))
+    build.output(build.dequantize(other, np.float32(0.1), np.int8(0)), "y")
+
+
+def a_view_that_others_read(build: Builder) -> None:
+    view = build.relu(build.input("x", (4, 16), "float32")).reshape(8, 8)
+    build.output(build.neg(view), "z")
+    build.output(build.quantize(view, np.float32(0.05), np.int8(0)), "y")
+
+
+def bytes_as_halves(build: Builder) -> None:
+    x = build.dequantize(build.input("x", (4, 16), "int8"), np.float16(0.01), np.int8(0))
+    weight = build.dequantize(build.constant(numbers((16, 6), "i1")), np.float16(0.01), np.int8(0))
+    build.output(build.relu(x @ weight), "y")
+
+
+def normalised(build: Builder, rows: int = 4, keepdims: bool = True) -> Tensor:
+    """Return a layer norm written out."""
+    x = build.input("x", (rows, 16), "float32")
+    centred = x - build.mean(x, axes=(-1,), keepdims=keepdims)
+    return centred / build.sqrt(build.mean(centred * centred, axes=(-1,), keepdims=True) + 1e-5)
+
+
+def a_mean_along_the_other_axis(build: Builder) -> None:
+    build.output(normalised(build, 16, keepdims=False), "y")
+
+
+def a_shift_without_a_factor(build: Builder) -> None:
+    build.output(normalised(build) + numbers((16,), "f4"), "y")
+
+
+def two_factors(build: Builder) -> None:
+    build.output(normalised(build) * numbers((16,), "f4") * numbers((16,), "f4", 1), "y")
+
+
+def rows_that_meet_themselves(build: Builder) -> None:
+    rows = build.softmax(columns_of(build.input("x", (32, 32), "float32"), 32))
+    build.output(build.softmax(rows @ rows), "y")
+
+
+LOOKS_LIKE = [
+    a_constant_less_a_product, a_bias_of_more_axes, siblings_with_other_limits, a_residual_of_turned_rows,
+    a_bias_and_a_residual_of_turned_rows, a_factor_of_more_axes, a_mask_of_more_rows, another_zero_point,
+    a_view_that_others_read, bytes_as_halves, a_mean_along_the_other_axis, a_shift_without_a_factor, two_factors,
+    rows_that_meet_themselves,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", LOOKS_LIKE, ids=lambda make: make.__name__)
+def test_what_only_looks_like_a_pattern(make: Callable[[Builder], None]) -> None:
+    build = Builder()
+    make(build)
+    for fusion in passes.FUSIONS:
+        compiled(build, 1e-2, fusion)
