@@ -59,6 +59,10 @@ def _inherited(graph: Graph, node: Node, sizes: Mapping[str, float], errors: Map
         return 4 * e[0] / float(np.sqrt(node.attributes["epsilon"])) * max([1.0, *m[1:2]])
     if node.op == "scale":
         return abs(node.attributes.get("p", 1.0)) * e[0]
+    if node.op in ("quantize", "dequantize"):
+        scale = np.abs(np.asarray(graph.values[node.inputs[1]].data, "f8"))
+        # What lies between two bytes may be rounded to either.
+        return e[0] / float(scale.min()) + 1 if node.op == "quantize" else e[0] * float(scale.max())
     if node.op == "sum":
         return e[0] * graph.values[node.inputs[0]].size
     return SLOPES.get(node.op, 1.0) * sum(e)

@@ -81,12 +81,32 @@ def graphs(draw: st.DrawFn, dtype: str = "float64", largest: int = 6) -> Graph:
             array = array[..., ::-1].copy()[..., ::-1]
         return build.constant(np.asfortranarray(array) if how == "F" else array)
 
+    def scale_and_zero(x: Tensor, byte: Any) -> list[np.ndarray]:
+        one = not x.shape[-1] or draw(st.booleans())
+        scale = np.array(0.0625, kind) if one else np.linspace(0.03, 0.06, x.shape[-1]).astype(kind)
+        zero = draw(st.sampled_from((0, 3)))
+        return [scale, np.full(scale.shape, zero, byte)]
+
+    def byted(x: Tensor) -> Tensor:
+        return build.apply("quantize", x, *scale_and_zero(x, draw(st.sampled_from(("i1", "u1")))))
+
+    def real(x: Tensor) -> Tensor:
+        """Return the numbers that bytes stand for, perhaps past a view of the bytes, or bytes of these once more."""
+        how = draw(st.sampled_from(("alone", "view", "pair")))
+        if how == "view":
+            x = x.transpose(*draw(st.permutations(range(len(x.shape)))))
+        made = build.apply("dequantize", x, *scale_and_zero(x, x.dtype))
+        if how == "pair":
+            made = real(build.apply("quantize", made, *scale_and_zero(made, x.dtype)))
+        return made
+
     pool: list[Tensor] = []
     pool.append(build.input("x", tuple(draw(st.lists(sizes, min_size=2, max_size=4))), kind))
     for _ in range(draw(st.integers(1, 10))):
         x = draw(st.sampled_from(pool[-3:]))
         what = draw(st.sampled_from(("unary", "binary", "self", "matmul", "layer", "transpose", "reshape", "slice",
-                                     "softmax", "layer_norm", "reduce", "constant")))  # fmt: skip
+                                     "softmax", "layer_norm", "reduce", "constant", "clip", "residual",
+                                     "bytes")))  # fmt: skip
         rank = len(x.shape)
         if what == "unary":
             pool.append(build.apply(draw(st.sampled_from(UNARY)), x))
@@ -122,10 +142,27 @@ def graphs(draw: st.DrawFn, dtype: str = "float64", largest: int = 6) -> Graph:
         elif what == "softmax" and rank:
             pool.append(build.apply("softmax", x, axis=draw(st.integers(-rank, rank - 1))))
         elif what == "layer_norm" and rank and x.shape[-1] > 1:
-            pool.append(build.apply("layer_norm", x, epsilon=0.5))
+            terms = [leaf(x.shape[-1:]) for _ in range(draw(st.integers(0, 2)))]
+            pool.append(build.apply("layer_norm", x, *terms, epsilon=0.5))
         elif what == "reduce" and rank and 0 not in x.shape:
             name, axis = draw(st.sampled_from(("sum", "mean", "max"))), draw(st.integers(0, rank - 1))
             pool.append(build.apply(name, x, axes=axis, keepdims=draw(st.booleans())))
+        elif what == "clip":
+            least = draw(st.sampled_from((-1.0, 0.0)))
+            pool.append(build.apply("clip", x, p=least, q=least + draw(st.sampled_from((0.5, 1.0)))))
+        elif what == "residual" and rank >= 2:
+            # Of rows that come turned, and perhaps turned itself.
+            turned = x.transpose(*draw(st.permutations(range(rank))))
+            y = turned @ leaf((turned.shape[-1], draw(sizes)))
+            around = draw(st.permutations(range(rank)))
+            beside = leaf(tuple(y.shape[around.index(axis)] for axis in range(rank))).transpose(*around)
+            pool.append(y + beside if draw(st.booleans()) else beside + y)
+        elif what == "bytes" and rank >= 2:
+            pool.append(real(byted(x)))
+            if draw(st.booleans()):
+                k = pool[-1].shape[-1]
+                weight = real(build.constant(numbers((k, draw(sizes)), "i1", draw(st.integers(0, 99)))))
+                pool.append(pool[-1] @ (weight if weight.shape[0] == k else weight.T))
         elif what == "constant":
             pool.append(leaf(tuple(draw(st.lists(sizes, min_size=2, max_size=3)))))
     for at in draw(st.sets(st.integers(0, len(pool) - 1), min_size=1, max_size=3)):
