@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,12 @@ class TestMatmulByName(TestMatmulOfNumPy):
 del TestMatmulOfNumPy  # or pytest would collect it here
 
 
-def of(cls: type, name: str, **arguments: Any) -> Any:
-    """One test of a class with its parameters filled in; skipped where this NumPy lacks it."""
-    test = getattr(cls(), name, None)
-    label = f"{name}-{'-'.join(str(v) for v in arguments.values() if isinstance(v, str))}".rstrip("-")
+def of(home: type | ModuleType, name: str, **arguments: Any) -> Any:
+    """One test of a class or a module with its parameters filled in; skipped where this NumPy lacks it."""
+    alone = isinstance(home, ModuleType)
+    test = getattr(home if alone else home(), name, None)
+    label = f"{home.__name__.rpartition('.')[2]}.{name}" if alone else name
+    label = f"{label}-{'-'.join(str(v) for v in arguments.values() if isinstance(v, str))}".rstrip("-")
     if test is None or set(inspect.signature(test).parameters) != set(arguments):
         return pytest.param(None, id=label, marks=pytest.mark.skip(reason="this NumPy has no such test"))
     return pytest.param(functools.partial(test, **arguments), id=label)
@@ -74,8 +77,8 @@ ALONE = [
     of(SIGNATURE, "test_dunder_signature_attr", ufunc=fastgemm.matmul),
     of(test_mixins.TestNDArrayOperatorsMixin, "test_matmul"),
     of(test_function_base.TestVectorize, "test_subclasses"),
-    pytest.param(test_multiarray.test_matmul_axes, id="test_matmul_axes"),
-    pytest.param(getattr(test_linalg, "test_matmul", lambda: None), id="linalg.test_matmul"),
+    of(test_multiarray, "test_matmul_axes"),
+    of(test_linalg, "test_matmul"),
 ]
 
 
