@@ -10,7 +10,7 @@ import oracle
 import pytest
 
 import fastgemm
-from fastgemm import dispatch, registry
+from fastgemm import dispatch, kernels, registry
 from fastgemm import graph as fg
 from fastgemm.heuristic import rules
 from fastgemm.problem import Problem
@@ -78,6 +78,17 @@ def test_parts_of_k_are_never_shared_by_threads() -> None:
         pytest.skip("the rules of this CPU do not split k")
     with fastgemm.deterministic():
         assert dispatch.resolve(problem).config.split != "k"
+
+
+@pytest.mark.skipif(kernels.active_isa() is None, reason="no kernels run on this CPU")
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_k_is_cut_in_the_same_places(layout: str) -> None:
+    """Whatever the rules would cut it into, for any number of threads."""
+    with fastgemm.deterministic():
+        for shape in ((300, 200, 5000), (700, 700, 700), (40, 4000, 1200)):
+            for threads in (1, 2, 5):
+                config = dispatch.resolve(Problem("f32", *shape, layout=layout, threads=threads)).config
+                assert config.kc == dispatch.DETERMINISTIC_KC, (shape, config)
 
 
 def test_from_the_environment(child) -> None:

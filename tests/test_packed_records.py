@@ -103,15 +103,65 @@ def test_pack_makes_the_panels_of_the_record(known: Callable[..., None]) -> None
         np.testing.assert_allclose(a @ right, a @ b, rtol=1e-4, atol=1e-4)
 
 
-def test_panels_of_another_width_take_the_next_rung(known: Callable[..., None]) -> None:
-    tiles = needs_tiles()
-    if len(tiles) < 2:
+def other_width() -> tuple[int, int]:
+    """A tile whose panels of B are not those that the rules make of `matrices`."""
+    right = fastgemm.pack(matrices()[1], rows=M)
+    assert right.panels is not None
+    found = [tile for tile in needs_tiles() if tile[1] != right.panels.kind.nr]
+    if not found:
         pytest.skip("one width on this tier")
-    a, b = matrices()
+    return found[0]
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_pack_makes_the_panels_of_the_largest_gain(known: Callable[..., None], better: int) -> None:
+    """Of records for the same sizes that differ in what follows."""
     known()
+    mr, nr = other_width()
+    both = [record(packed(epilogue="gelu"), mr=mr, nr=nr), record(packed())]
+    both[better] = replace(both[better], baseline_seconds=3e-6)
+    known(*both)
+    right = fastgemm.pack(matrices()[1], rows=M)
+    assert right.panels is not None
+    assert right.panels.kind.nr == both[better].config.nr
+
+
+@pytest.mark.parametrize("changes", [{"m": M + 1}, {"k": K + 1}, {"n": N + 1}, {"dtype": "f64"}, {"layout": "nn"}])
+def test_pack_asks_no_record_of_another_b(known: Callable[..., None], changes: dict[str, object]) -> None:
+    known()
+    b = matrices()[1]
+    usual = fastgemm.pack(b, rows=M).panels
+    assert usual is not None
+    asked = packed(**changes)
+    tier = kernels.active_isa()
+    assert tier is not None
+    tiles = [tile for tile in registry.tiles(asked.row, tier) if tile[1] != usual.kind.nr]
+    if not tiles:
+        pytest.skip("one width on this tier")
+    known(record(asked, mr=tiles[0][0], nr=tiles[0][1], family="gemm", pack="ab"))
+    assert len(dispatch.tuned()) == 1
+    made = fastgemm.pack(b, rows=M).panels
+    assert made is not None
+    assert made.kind == usual.kind
+
+
+def test_a_nearer_record_of_other_panels_hides_none(known: Callable[..., None]) -> None:
+    known()
+    mr, nr = other_width()
+    a, b = matrices()
+    right = fastgemm.pack(b, rows=M)
+    usable = record(packed(m=M + 3))
+    known(record(packed(m=M + 1), mr=mr, nr=nr), usable)
+    found = fastgemm.explain(a, right)
+    assert (found.rung, found.config) == ("near", usable.config)
+
+
+def test_panels_of_another_width_take_the_next_rung(known: Callable[..., None]) -> None:
+    known()
+    mr, nr = other_width()
+    a, b = matrices()
     right = fastgemm.pack(b, rows=M)
     assert right.panels is not None
-    mr, nr = next((mr, nr) for mr, nr in tiles if nr != right.panels.kind.nr)
     known(record(packed(), mr=mr, nr=nr))
     found = fastgemm.explain(a, right)
     assert (found.rung, found.config.nr) == ("heuristic", right.panels.kind.nr)

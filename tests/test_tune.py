@@ -504,9 +504,16 @@ class SecondProcess(ReplayRunner):
 
 
 @pytest.mark.parametrize(
-    ("second", "gain"), [({"base": 1.0, "good": 0.8}, 0.25), ({"base": 1.0, "good": 0.5}, 0.25), ({}, None)]
+    ("second", "gain"),
+    [
+        ({"base": 1.0, "good": 0.8}, 0.25),
+        ({"base": 1.0, "good": 0.5}, 0.25),
+        ({"base": 1.0, "good": 0.9}, 0.9**-1 - 1),
+        ({}, None),
+    ],
 )
 def test_a_gain_must_hold_in_a_second_process(second, gain):
+    """And the poorer of both is what is recorded."""
     known = {"base": Config(mc=60), "good": Config(mc=120)}
     first = {known["base"]: 1.0, known["good"]: 0.8}
     runner = SecondProcess(first, {known[name]: seconds for name, seconds in second.items()})

@@ -92,6 +92,15 @@ def test_one_slow_timing_is_no_drift() -> None:
     assert (pace.now, said) == (1.0, [])
 
 
+@pytest.mark.parametrize("timings", [(1.26, 1.2), (1.2, 1.26)])
+def test_of_two_timings_that_agree_the_faster_is_the_pace(timings: tuple[float, float]) -> None:
+    """What comes between adds to a time; nothing takes from it."""
+    look = 2 + drift.TRIALS + 1
+    _, pace, said = searched([(0, 1.0), (look, timings[0]), (look + 1, timings[1])], trials=drift.TRIALS + 5)
+    assert pace.now == pytest.approx(1.2)
+    assert len(said) == 1
+
+
 def test_the_first_timing_may_be_an_outlier() -> None:
     runner = Drifting([(0, 10.0), (2, 1.0)])
     found = driver.Trials(runner)
