@@ -270,7 +270,7 @@ def test_zero_points_of_stacks_are_few_calls(kind_a: str, kind_b: str, monkeypat
         assert np.array_equal(fastgemm.matmul_integer(a, right, rows, columns), total)
         one, zero = np.float32(1), np.uint8(7)
         got = fastgemm.qlinear_matmul(a, scale, rows, right, one, columns, one, zero)
-        assert np.array_equal(got, np.rint(total * scale.astype("f8") + 7).clip(0, 255).astype("u1"))
+        assert np.array_equal(got, (np.rint(total * scale.astype("f8")) + 7).clip(0, 255).astype("u1"))
         return product.count + packed.count
 
     scale, one = np.geomspace(1e-4, 1e-2, 300).astype("f4").reshape(20, 5, 3, 1), np.float32([0.01])
@@ -288,6 +288,26 @@ def test_zero_points_of_stacks_are_few_calls(kind_a: str, kind_b: str, monkeypat
     large = full((3, 40, 90), kind_a, 1), full((3, 90, 80), kind_b, 2)
     first, second = full((3, 40, 1), kind_a, 3), full((3, 1, 80), kind_b, 4)
     assert check(*large, large[1], first, second, one) == 6
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_numbers_for_each_row_of_a_stack(packed: bool) -> None:
+    """A packed matrix meets the stack as one product, whose rows have the numbers again for each matrix."""
+    a, b = full((2, 3, 9), "u1", 1), full((9, 5), "i1", 2)
+    right: Any = fastgemm.pack(b) if packed else b
+    rows, scale = full((3,), "u1", 3), np.array([0.5, 1, 0.25], "f4")
+    every = np.stack([rows, rows[::-1]])[..., None]
+    assert np.array_equal(fastgemm.matmul_integer(a, right, every), wide(a, every) @ wide(b))
+    sums = wide(a, rows[:, None]) @ wide(b)
+    assert np.array_equal(fastgemm.matmul_integer(a, right, rows), sums)
+    got = fastgemm.qlinear_matmul(a, scale, rows, right, np.float32(2**-6), None, np.float32(1), np.uint8(9))
+    assert np.array_equal(got, (np.rint(sums * scale[:, None] * 2.0**-6) + 9).clip(0, 255).astype("u1"))
+
+
+def test_vectors_and_empty_sums() -> None:
+    a, b = full((7,), "u1", 1), full((7,), "i1", 2)
+    assert type(fastgemm.matmul_integer(a, b)) is np.int32
+    assert np.array_equal(fastgemm.matmul_integer(a[None, :0], np.stack([b[:0]] * 3, 1), 3, 7), np.zeros((1, 3), "i4"))
 
 
 @hypothesis.settings(deadline=None, max_examples=100)
@@ -311,10 +331,16 @@ def test_refusals() -> None:
     a = np.ones((2, 2), "i1")
     with pytest.raises(TypeError, match="int8 or uint8"):
         fastgemm.matmul_integer(a.astype("i4"), a)
-    with pytest.raises(ValueError, match="from -128 to 127"):
-        fastgemm.matmul_integer(a, a, 200)
-    with pytest.raises(ValueError, match="shape"):
-        fastgemm.matmul_integer(a, a, np.zeros(3, "i1"))
+    with pytest.raises(TypeError, match="b must hold int8 or uint8, not float32"):
+        fastgemm.matmul_integer(a, fastgemm.pack(a.astype("f4")))
+    with pytest.raises(ValueError, match="a must be a vector"):
+        fastgemm.matmul_integer(np.int8(1), a)
+    for zero in (200, -200, 0.0):
+        with pytest.raises(ValueError, match="whole numbers from -128 to 127"):
+            fastgemm.matmul_integer(a, a, zero)
+    for left, count in ((a, 3), (a, 0), (a[0], 2)):
+        with pytest.raises(ValueError, match="a_zero_point has shape"):
+            fastgemm.matmul_integer(left, a, np.zeros(count, "i1"))
     with pytest.raises(ValueError, match="inner sizes"):
         fastgemm.matmul_integer(a, np.ones((3, 2), "i1"))
     with pytest.raises(TypeError, match="y_zero_point"):
@@ -388,7 +414,7 @@ def test_scales_of_the_results_rows(packed: bool, scale: str, monkeypatch: pytes
     rows, zeros, one = (np.geomspace(1e-2, 3, 21).astype(scale), np.full(21, 5, "u1"), np.ones(1, scale))
     for left, y in ((one, rows), (rows, one), (rows, rows[::-1]), (rows[:, None], rows[::-1, None])):
         factor = left.reshape(-1, 1) * np.array(0.02, scale) / y.reshape(-1, 1)
-        want = np.rint(wide(a) @ wide(b) * factor.astype("f8") + 5).clip(0, 255).astype("u1")
+        want = (np.rint(wide(a) @ wide(b) * factor.astype("f8")) + 5).clip(0, 255).astype("u1")
         for zero in (zeros[0], zeros, zeros[:, None]):
             got = fastgemm.qlinear_matmul(a, left, None, right, np.array(0.02, scale), None, y, zero)
             assert np.array_equal(got, want)
