@@ -98,6 +98,7 @@ BAD_RECORDS = {
         "B must be packed",
     ),
     "unknown field": (broken("turbo", 1), "record has an unknown field 'turbo'"),
+    "a kernel set beside its group's": (broken("kernels", KERNELS), "record has an unknown field 'kernels'"),
     "unknown field of a problem": (broken("problem.colour", "relu"), "problem has an unknown field 'colour'"),
     "unknown field of a config": (broken("config.unroll", 4), "config has an unknown field 'unroll'"),
     "escape sequence in a name": (broken("problem.\x1b[31m\n", 4), "unknown field '\\x1b[31m\\n'"),

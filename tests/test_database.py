@@ -257,6 +257,19 @@ def test_record_that_cannot_run_the_problem_is_passed_over() -> None:
     assert holding(far, close).near(SOUND) == far
 
 
+def test_a_kernel_for_one_shape_is_near_to_none() -> None:
+    own = replace(record(m=520), config=record().config.replace(special="0" * 32))
+    known = holding(own, record(m=600))
+    assert known.exact(own.problem) == own
+    assert known.near(SOUND) == record(m=600)
+
+
+def test_groups_hold_their_records(user_file: Path) -> None:
+    groups = {("one", "k1"): [record()], ("two", "k2"): [record(kernels="k2"), record(m=600, kernels="k2")]}
+    assert database.merge(user_file, groups) == 3
+    assert database.read_groups(user_file) == (groups, [])
+
+
 def test_look_ups_stay_fast_with_many_records() -> None:
     chance = random.Random(1)
     shapes = [[chance.randrange(1, 5000) for _ in "mnk"] for _ in range(5000)]
