@@ -137,8 +137,9 @@ DOTS: list[Row] = [
     ("dots packs nothing", by("dots", pack="b"), of(layout="nt"), (by("dots"),)),
     ("copied blocks", by("dots", mc=ALL, nc=ALL), of(8192, 8192, layout="nt"), (by("dots", mc=ALL, nc=64),)),
     ("copied blocks", by("dots", kc=ALL), of(64, 64, ALL, layout="nt"), (by("dots"), of(64, 64, 2048, layout="nt"))),
-    ("copied blocks", by("dots", mc=ALL), of(ALL, 200, 1024, layout="nt"), (of(ALL, 2, 1024, layout="nt"),)),
-]
+    ("copied blocks", by("dots", mc=ALL), of(ALL, 2, 1024, layout="nt", dtype="c64"),
+     (of(ALL, 2, 1024, layout="nt"),)),
+]  # fmt: skip
 
 STEPS = MAX_TURNED // (2 * 32)
 SMALL: list[Row] = [
