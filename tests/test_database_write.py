@@ -310,7 +310,7 @@ def another_users_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("another_users_locks")
 def test_a_lock_of_another_user_holds_for_both(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
-    (user_file.parent / ".mine.json.lock").touch()
+    (user_file.parent / ".mine.json.lock").write_bytes(b"")
     database.check_writable(user_file)
     assert database.write(user_file, [record()], cpu=CPU) == 1
     with files.locked(user_file):

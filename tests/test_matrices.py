@@ -178,7 +178,7 @@ def test_results_that_wait(kind: str, mr: int, nr: int) -> None:
                 scales = np.linspace(0.01, 0.1, n).astype("f4")
                 scales[column] = 0.5
                 total = wide(a, None if a_zero is None else np.asarray(a_zero)) @ wide(b)
-                want = np.rint(total * scales.astype("f8") + 3).clip(ends.min, ends.max).astype(kind)
+                want = (np.rint(total * scales.astype("f8")) + 3).clip(ends.min, ends.max).astype(kind)
                 packed = fastgemm.pack(b)
                 assert packed.panels is not None
                 assert packed.panels.family.name == "amx_int8"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from fastgemm import registry
-from fastgemm.heuristic.ways import DOT_COLUMNS, DOT_TURNED
+from fastgemm.heuristic.ways import DOT_TURNED, FEW_DOT_COLUMNS
 from fastgemm.problem import MAX_PARTIAL, MAX_SMALL_K, MAX_SUMS, MAX_TURNED, MAX_WORKSPACE, Config, Problem
 
 # A block that holds everything.
@@ -130,7 +130,7 @@ TURNED = DOT_TURNED // (4 * 8)
 DOTS: list[Row] = [
     ("lie along k", by("dots"), of(1, 1), (of(1, 1, layout="nt"),)),
     ("lie along k", by("dots"), of(7, 8), (of(8, 8), of(7, 8, layout="nt"))),
-    ("lie along k", by("dots"), of(64, DOT_COLUMNS + 1), (of(64, DOT_COLUMNS),)),
+    ("lie along k", by("dots"), of(64, FEW_DOT_COLUMNS + 1), (of(64, FEW_DOT_COLUMNS),)),
     ("lie along k", by("dots"), of(64, 8, dtype="c64"), (of(64, 8),)),
     ("lie along k", by("dots"), of(64, 8, TURNED + 1), (of(64, 8, TURNED),)),
     ("lie along k", by("dots"), of(64, 8, layout="tn"), (of(64, 8, layout="tt"),)),

@@ -383,5 +383,7 @@ def renamed(node: Node, reads: Mapping[str, str]) -> Node:
 
 
 def moved(node: Node, names: Mapping[str, str]) -> Node:
-    """Return a node whose values, those that it reads and those that it makes, have other names."""
+    """Return a node whose values, those that it reads and those that it makes, have other names: itself for none."""
+    if names.keys().isdisjoint((*node.inputs, *node.outputs)):
+        return node
     return replace(renamed(node, names), outputs=tuple(names.get(name, name) for name in node.outputs))

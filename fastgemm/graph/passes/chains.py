@@ -8,6 +8,7 @@ time, is what costs least (`costs`).
 from __future__ import annotations
 
 import math
+import operator
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -57,7 +58,8 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
     """
     if kernels.active_isa() is None:
         return graph
-    graph = graph.changed([_with_rows_first(graph, node) for node in graph.nodes])
+    ordered = [_with_rows_first(graph, node) for node in graph.nodes]
+    graph = graph if all(map(operator.is_, ordered, graph.nodes)) else graph.changed(ordered)
     choice = choice_of(graph, threads, l2)
     found: list[Best] = []
     inside: set[str] = set()
