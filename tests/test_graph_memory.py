@@ -149,7 +149,7 @@ def test_passes_that_change_nothing_are_not_followed(monkeypatch: pytest.MonkeyP
         followed.append(graph)
         return traffic(graph, *args, **named)
 
-    traffic, ready = memory.traffic, compile(chain_of(2))
+    traffic, ready = memory.traffic, compile(chain_of(1))
     monkeypatch.setattr(memory, "traffic", counted)
     ready.explain()
     assert len(followed) == 2, "one after the passes, one by steps"

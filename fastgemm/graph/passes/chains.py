@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ... import cpu, dispatch, kernels
 from ...threads import get_num_threads
-from .. import costs, ops, rowwise
+from .. import costs, rowwise
 from ..attention import LANES, of_part
 from ..ir import Graph, Node, Value
 from ..lowering import Lowering
@@ -187,14 +187,12 @@ class Choice:
     def parts(self, run: Sequence[Node]) -> Iterator[Sequence[Node]]:
         """Give what of a run could be a chain, the most first."""
         values, made = self.graph.values, {node.output for node in run}
-        # Without a product it is what epilogues have left: there is nothing to keep in a cache for.
-        product = next((at for at, node in enumerate(run) if node.kind == ops.PRODUCT), len(run))
         # What constants alone are made into, if `fold` left it, is no operand: a chain has one.
         given = next(
             (at for at, node in enumerate(run) if any(values[name].data is None for name in {*node.inputs} - made)),
             len(run),
         )
-        for length in range(len(run), max(1, product, given), -1):
+        for length in range(len(run), max(1, given), -1):
             yield run[:length]
 
     def fits(self, nodes: Sequence[Node], block: int, keys: int = 0) -> bool:

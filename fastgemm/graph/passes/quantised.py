@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...numpy_types import BYTES
+from .. import ops
 from ..ir import Graph, Node
 from ..rules import Array
 from .fold import fold
@@ -114,7 +115,7 @@ def _same(data: Array | None) -> float | None:
 
 
 def _past_views(graph: Graph) -> Graph:
-    """Move dequantise steps down and quantise steps up past views; what that makes of weights is computed."""
+    """Move dequantise steps down, and quantise steps with what leads to them up, past views; fold what that leaves."""
     return fold(_up(_without_pairs(_down(graph))))
 
 
@@ -171,19 +172,26 @@ def _down(graph: Graph) -> Graph:
     return made.done()
 
 
+def _goes_up(graph: Graph, node: Node) -> bool:
+    """Whether a node makes bytes by one scale, or does something to each number of what is made bytes of so."""
+    if node.kind == ops.ELEMENTWISE and len(node.inputs) == 1:
+        after = graph.only_consumer(node.output)
+        return after is not None and after.op == "quantize" and _one_scale(graph, after)
+    return node.op == "quantize" and _one_scale(graph, node)
+
+
 def _up(graph: Graph) -> Graph:
     while True:
         for node in graph.nodes:
             view = graph.producer(node.inputs[0])
             if (
-                node.op == "quantize"
-                and view is not None
+                view is not None
                 and view.op in _VIEWS
                 and view.op != "slice"
                 and graph.only_consumer(view.output) is node
                 and graph.only_consumer(view.inputs[0]) is view
                 and graph.producer(view.inputs[0]) is not None
-                and _one_scale(graph, node)
+                and _goes_up(graph, node)
             ):
                 break
         else:
@@ -191,9 +199,10 @@ def _up(graph: Graph) -> Graph:
         made = Rewriting(graph)
         for other in graph.nodes:
             if other is node:
-                bytes_ = made.make("quantize", [view.inputs[0], *node.inputs[1:]], stem=f"{node.output}_bytes",
-                                   dtype=node.attributes.get("dtype"))  # fmt: skip
-                made.make(view.op, [bytes_], node.output, **view.attributes)
+                # (A single scale has no axis.)
+                asked = {name: value for name, value in node.attributes.items() if name != "axis"}
+                first = made.make(node.op, [view.inputs[0], *node.inputs[1:]], stem=f"{node.output}_first", **asked)
+                made.make(view.op, [first], node.output, **view.attributes)
             elif other is not view:
                 made.keep(other)
         graph = made.done()
