@@ -337,7 +337,8 @@ def linear(x, weight, bias=None, *, activation=None, residual=None, out=None):
     float32 and float64: bias, residual and activation are done to each tile of the output while it lies in L1.  The
     product, the sums, and the activations without exp, erf or tanh have the bits of `fastgemm.matmul` and NumPy.
     exp, erf and tanh are within 3 units in the last place (polynomials).  gelu,
-    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.
+    silu and sigmoid of a number x are within ``4 * eps * (1 + |x|)``.  Of -inf, gelu and gelu_tanh are NaN, as their
+    formulas say, and 0 where float32 and halves are computed by AVX2 or AVX-512.
 
     float16 and bfloat16 (whose result is bfloat16) are summed, biased and activated in float32 and rounded once.
 

@@ -98,9 +98,10 @@ def _copied_first(x: Array, out: Array, finish: Call) -> None:
     finish()
 
 
-def _dynamic_scale(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
+def _dynamic_scale(x: Sequence[Array], out: Array) -> Call:
+    # Of numbers in any order.
     memory = storage.dense(x[0])
-    to_bytes.scale_and_zero(x[0] if memory is None else memory, out)
+    return partial(to_bytes.scale_and_zero, x[0] if memory is None else memory, out)
 
 
 def _quantised_late(node: Node) -> Runner:
@@ -129,9 +130,7 @@ def _cast(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
     np.copyto(out, x[0], casting="unsafe")
 
 
-_ANY: dict[str, _Run] = {
-    "copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product, "dynamic_scale": _dynamic_scale,
-}  # fmt: skip
+_ANY: dict[str, _Run] = {"copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product}
 _ACTIVATIONS = {row.name for row in activations.EPILOGUES if row.name != "none"}
 _FLOATS: dict[str, _Run] = {
     "add": _ufunc(np.add), "sub": _ufunc(np.subtract), "mul": _ufunc(np.multiply), "div": _ufunc(np.divide),
@@ -203,6 +202,8 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
         return Runner(OfBytes(node, graph) if node.op == "integer_linear" else SumsOfBytes(node, graph))
     if node.op == "integer_linear":
         return _by_meaning(node)
+    if node.op == "dynamic_scale":
+        return Runner(_dynamic_scale)
     if node.op in _ANY:
         return _plain(_ANY[node.op], node)
     if node.op == "quantize" and _is_late(node, graph):
