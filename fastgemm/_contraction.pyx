@@ -11,12 +11,10 @@ from numpy cimport npy_intp
 
 cimport numpy as cnp
 
-from fastgemm._call cimport CODES, MAX_CODES, TYPES, describe, disjoint, execute, fold, lets_go, make_ready, operand_t
-from fastgemm._gufunc cimport taken
+from fastgemm._call cimport CODES, MAX_CODES, TYPES, disjoint, lets_go, make_ready
+from fastgemm._gufunc cimport extra_t, taken, taken_with
 from fastgemm._outputs cimport empty
-from fastgemm.driver._plan cimport key_t
 from fastgemm.driver._team cimport threads_now
-from fastgemm.driver.structs cimport call_t
 from fastgemm.float_errors cimport clear_flags, report_flags
 
 import numpy as np
@@ -414,9 +412,10 @@ cdef bint every(int code, char** args, const npy_intp* dims, const npy_intp* ste
                 npy_intp* at) noexcept nogil:
     # All the products, the last loop fastest.  From `first_sum` on, loops are over sums.
     cdef int i, j
-    cdef bint begun = False
+    cdef extra_t extra
+    memset(&extra, 0, sizeof(extra))
     while True:
-        if not (add(code, args, dims, steps) if begun else taken(code, args, dims, steps)):
+        if not taken_with(code, args, dims, steps, &extra):
             return False
         i = loops.count - 1
         while i >= 0:
@@ -431,24 +430,4 @@ cdef bint every(int code, char** args, const npy_intp* dims, const npy_intp* ste
             i -= 1
         if i < 0:
             return True
-        begun = i >= first_sum
-
-
-cdef bint add(int code, char** args, const npy_intp* dims, const npy_intp* steps) noexcept nogil:
-    # What `taken` does, added to what the result holds.
-    cdef operand_t a, b, c
-    cdef call_t call
-    cdef key_t key
-    cdef int way
-    cdef npy_intp m = dims[1], batch = dims[0]
-    a.data, a.rows, a.cols = args[0], steps[3], steps[4]
-    b.data, b.rows, b.cols = args[1], steps[5], steps[6]
-    c.data, c.rows, c.cols = args[2], steps[7], steps[8]
-    fold(&m, &batch, &a, &c, steps[0], steps[1], steps[2])
-    way = describe(code, m, dims[3], dims[2], batch, &a, &b, &c, &call, &key)
-    if not way:
-        return False
-    if batch > 1:
-        call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
-    call.store.beta_kind, call.store.beta[0] = 1, 1
-    return execute(&key, &call) == 0
+        extra.adds = i >= first_sum

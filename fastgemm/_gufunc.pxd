@@ -28,6 +28,7 @@ cdef void* NUMPY_DATA[MAX_CODES]
 # takes the call and nothing was done.
 cdef void inner_loop(char** args, const npy_intp* dims, const npy_intp* steps, void* data) noexcept nogil
 cdef struct extra_t:
+    bint adds               # to what the result holds
     int conj                # complex numbers that are taken conjugate: 1 a's, 2 b's
     bint bytes              # dot products of bytes, which have
     offset_t offsets[2]     # of a and of b

@@ -51,6 +51,8 @@ cdef bint taken_with(int code, char** args, const npy_intp* dims, const npy_intp
         return False
     if batch > 1:
         call.step_a, call.step_b, call.step_c = steps[way - 1], steps[2 - way], steps[2]
+    if extra != NULL and extra.adds:
+        call.store.beta_kind, call.store.beta[0] = 1, 1
     if extra != NULL and extra.bytes:
         offsets[0], offsets[1] = extra.offsets[way - 1], extra.offsets[2 - way]
         call.offsets = offsets
