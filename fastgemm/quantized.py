@@ -228,6 +228,8 @@ def _product(
         a_zero = None if a_zero is None else _of_every_row(a_zero, shape)
         scales = None if scales is None else scales.of_every_row(shape)
     made = _sums(left, right, a_zero, b_zero) if scales is None else _quantised(left, right, a_zero, b_zero, scales)
+    if a.ndim > 1 and len(b.shape) > 1:
+        return made if made.shape == shape else made.reshape(shape)
     made = made.reshape((*shape[:-2], *shape[len(shape) - 2 + (a.ndim == 1) : len(shape) - (len(b.shape) == 1)]))
     return made if made.ndim else made[()]
 
@@ -241,7 +243,11 @@ def _shape(left: Array, right: Array | PackedMatrix) -> tuple[int, ...]:
 
 def _own(*numbers: Array | None) -> bool:
     """Whether each matrix of a stack has its own."""
-    return any(x is not None and x.ndim > 1 for x in numbers)
+    # (A loop takes 0.3 us less than `any` of a generator, of 4 for a small product.)
+    for x in numbers:  # noqa: SIM110
+        if x is not None and x.ndim > 1:
+            return True
+    return False
 
 
 def _of_every_row(numbers: Array, shape: tuple[int, ...]) -> Array:
