@@ -303,16 +303,15 @@ cdef int make_ready() except -1:
 
 
 cdef int first_time() except -1:
-    # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, FASTGEMM_F32
-    # or FASTGEMM_BF16 that say nothing known, a warning about a database file under "-W error".
+    # Before the first call, where an exception still reaches the caller: FASTGEMM_ISA that cannot be had, variables
+    # that say nothing known, a warning about a database file under "-W error".
     global READY, NEAR_BYTES, THIN_STEPS, FILLED_BYTES, BRIEF_BYTES
     global TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE
     NEAR_BYTES, THIN_STEPS, FILLED_BYTES = ways.near_bytes(), ways.thin_steps(), ways.filled_bytes()
     BRIEF_BYTES = ways.brief_bytes()
     TURNED_NEAR, TURNED_FAR, TURNED_WIDE, FILLED, FILLED_WIDE, FILLED_PAGE = ways.turning()
     kernels.active_isa()
-    allowed.asked_of_f32()
-    allowed.exact_bf16()
+    allowed.check()
     for row in registry.DTYPES:
         BY_MATRICES[<int>row.code] = ways.turns_matrices(row)
     dispatch.tuned()

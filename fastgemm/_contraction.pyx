@@ -19,7 +19,7 @@ from fastgemm.float_errors cimport clear_flags, report_flags
 
 import numpy as np
 
-from fastgemm import registry
+from fastgemm import dispatch, registry
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -257,10 +257,11 @@ cdef bint inside(const axis_t* axis, const group_t* group) noexcept:
 
 
 cdef bint interleaved(int code, const group_t* rows, const group_t* columns, const group_t* depth,
-                      const group_t* stack, npy_intp size) noexcept:
+                      const group_t* stack, npy_intp size) except -1:
     # Whether a stack, whose axes are joined as they lie in the result, is of products that np.einsum does faster.
     cdef const axis_t* axis
     cdef double m, n, k, uses
+    cdef int threads
     if not stack.count or not PLAIN[code]:
         return False
     axis = &stack.axes[stack.count - 1]
@@ -268,9 +269,10 @@ cdef bint interleaved(int code, const group_t* rows, const group_t* columns, con
         return False
     m, n, k = length(rows), length(columns), length(depth)
     uses = m * n * k / (m * n + n * k + m * k)
+    threads = dispatch.threads_to_cut_for(threads_now())
     if REAL[code] and axis.strides[0] == axis.strides[1] == axis.strides[2] == size:
-        return axis.size >= LEAST_STACK and uses * uses * size * threads_now() <= USES_BYTES
-    return axis.size >= LEAST_STACK_OTHERS and uses * uses * threads_now() <= USES
+        return axis.size >= LEAST_STACK and uses * uses * size * threads <= USES_BYTES
+    return axis.size >= LEAST_STACK_OTHERS and uses * uses * threads <= USES
 
 
 cdef int in_one_loop(tuple arrays, tuple stack, tuple free_a, tuple free_b, tuple summed) except -1:

@@ -58,3 +58,21 @@ def exact_bf16() -> bool:
         If it says something else.
     """
     return variables.word("FASTGEMM_BF16", "exact") != ""
+
+
+def check() -> None:
+    """Report what the environment says wrong, on a CPU without what it is about too.
+
+    Warns
+    -----
+    RuntimeWarning
+        Of FASTGEMM_AMX.
+
+    Raises
+    ------
+    RuntimeError
+        Of FASTGEMM_F32 and FASTGEMM_BF16.
+    """
+    cpu.wants_tiles()
+    asked_of_f32()
+    exact_bf16()

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from . import allowed, cpu, database, kernels, registry, untuned, variables
+from . import allowed, database, kernels, registry, untuned, variables
 from .driver import _plan
 from .heuristic import chain_items, packed_b, rules
 from .locks import lock
@@ -61,7 +61,8 @@ _deterministic = int(variables.switch("FASTGEMM_DETERMINISTIC"))
 
 # KC of every plan while results must not depend on threads or tuning: a sum is cut where KC says, and nowhere else.
 DETERMINISTIC_KC = 1024
-# Threads that graphs are cut for meanwhile, however many run them: what a kernel does may depend on the rows it has.
+# Threads that graphs are cut for meanwhile, and sums given to np.einsum, however many run them: what a kernel does may
+# depend on the rows it has.
 DETERMINISTIC_THREADS = 4
 
 
@@ -246,7 +247,6 @@ def _resolve(problem: Problem, panels: Panels | None) -> Decision:
             return Decision(_forced, "forced", "inside dispatch.forced()")
         skipped = f"the forced configuration does not fit ({misfit}); "
     tier = kernels.active_isa() if panels is None else registry.isa(panels.isa)
-    _check_variables()
     if tier is None:
         return Decision(Config(family="numpy"), "numpy", skipped + "no kernels of this build run on this CPU")
     if _deterministic:
@@ -270,13 +270,6 @@ def _resolve(problem: Problem, panels: Panels | None) -> Decision:
             return Decision(record.config, "near", skipped + why, record)
     why = skipped + "not tuned: from cache sizes and tile costs"
     return Decision(by_rules(problem, panels), "heuristic", why)
-
-
-def _check_variables() -> None:
-    """Report what the environment says wrong, on a CPU without what it is about too."""
-    cpu.wants_tiles()
-    allowed.asked_of_f32()
-    allowed.exact_bf16()
 
 
 def of_item(problem: Problem, matrices: int, rows: int, near: bool = False) -> Config:

@@ -40,6 +40,19 @@ def test_thread_count_changes_no_bit(shape: tuple[Any, ...]) -> None:
     assert all((r == results[0]).all() for r in results[1:])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [4, 6, 7, 8, 9, 12])
+def test_thread_count_changes_no_bit_of_interleaved_stacks(size: int, dtype: str) -> None:
+    """Which of them np.einsum's loop does depends on the threads otherwise."""
+    a, b = np.random.default_rng(size).standard_normal((2, size, size, 256)).astype(dtype)
+    results = []
+    with fastgemm.deterministic():
+        for count in (1, 2, 4, 8):
+            with fastgemm.threads(count):
+                results.append(fastgemm.einsum("ikx,kjx->ijx", a, b))
+    assert all((r == results[0]).all() for r in results[1:])
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_address_changes_no_bit(shape: tuple[Any, ...]) -> None:
     """The same numbers at another alignment: kernels may peel, but not reorder a sum."""
