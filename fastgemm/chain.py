@@ -27,7 +27,6 @@ from .problem import Problem
 SCRATCH = -1
 # Arrays that a chain can be given.
 SLOTS = _chain.SLOTS
-_KINDS = {numpy: kind for kind, numpy in row_operations.ROW_TYPES.items()}
 _loaded: set[str] = set()
 
 
@@ -223,7 +222,7 @@ class Chain(_chain.Chain):
 
     def _add_rows(self, member: Rows, tier: registry.Isa) -> None:
         op = row_operations.row_op(member.op)
-        kinds = tuple(_KINDS.get(ref.dtype, ref.dtype) for ref in (member.x, member.out))
+        kinds = tuple(row_operations.KINDS.get(ref.dtype, ref.dtype) for ref in (member.x, member.out))
         if kinds not in op.types:
             known = ", ".join(f"{row_operations.ROW_TYPES[x]} to {row_operations.ROW_TYPES[y]}" for x, y in op.types)
             raise TypeError(f"{op.name} goes from {known}; not from {member.x.dtype} to {member.out.dtype}")

@@ -28,6 +28,7 @@ class RowOp(NamedTuple):
 
 # What rows may be stored as, and NumPy's names; their places here are those in compiled tables.
 ROW_TYPES = {"f32": "float32", "bf16": "bfloat16", "s8": "int8", "u8": "uint8", "f16": "float16", "f64": "float64"}
+KINDS = {numpy: kind for kind, numpy in ROW_TYPES.items()}
 # Those that float32 is made of and becomes.
 CONVERTED = tuple(kind for kind in ROW_TYPES if kind != "f64")
 ROW_OPS = (

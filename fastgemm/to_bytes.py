@@ -12,7 +12,6 @@ from . import _to_bytes, kernels, registry, row_operations
 
 Array = NDArray[Any]
 _CAST = row_operations.row_op("cast")
-_KINDS = {numpy: kind for kind, numpy in row_operations.ROW_TYPES.items()}
 
 
 class Quantized(NamedTuple):
@@ -190,6 +189,6 @@ def _in_order(array: Array) -> bool:
 def _index(level: int, x: np.dtype[Any], made: np.dtype[Any]) -> int | None:
     """Return the place of a function in a tier's table; None where it has none for these types."""
     (tier,) = (tier for tier in registry.ISAS if tier.level == level)
-    kinds = _KINDS.get(x.name, ""), _KINDS.get(made.name, "")
+    kinds = row_operations.KINDS.get(x.name, ""), row_operations.KINDS.get(made.name, "")
     known = kinds in row_operations.types_of(_CAST, tier) and x.isnative
     return row_operations.row_index(_CAST, *kinds) if known else None

@@ -110,13 +110,17 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     assert level is not None
     x, two = np.ones(6, np.float32), np.zeros(2, np.float32)
     index = row_operations.row_index(row_operations.row_op("cast"), "f32", "u8")
+    halves = row_operations.row_index(row_operations.row_op("cast"), "f16", "u8")
+    softmax = row_operations.row_index(row_operations.row_op("softmax"), "f32", "u8")
     nowhere = row_operations.row_index(row_operations.row_op("cast"), "f64", "u8")
     for bad in ((x[::2], two), (x[:0], two), (x.astype("f8"), two), (x, np.zeros(3, np.float32))):
         with pytest.raises(ValueError, match=r"side by side|no scale"):
             _to_bytes.scale_into(level, *bad)
     for given, out, at in ((x[::2], np.empty(3, "u1"), index), (x, np.empty(5, "u1"), index),
                            (x, np.empty(6, "u2"), index), (x, np.empty(6, "u1"), nowhere),
-                           (x, np.empty(6, "u1"), -1), (x, np.empty(6, "u1"), 10_000)):  # fmt: skip
+                           (x, np.empty(6, "u1"), halves), (x.astype("f2"), np.empty(6, "u1"), index),
+                           (x, np.empty(6, "u1"), softmax), (x, np.empty(6, "u1"), -1),
+                           (x, np.empty(6, "u1"), 10_000)):  # fmt: skip
         with pytest.raises(ValueError, match=r"side by side|no bytes"):
             _to_bytes.bytes_into(level, given, out, at, 1.0, 0.0)
     for none in (-1, 99):

@@ -6,7 +6,6 @@ member computes with that.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from .. import activations, registry, row_operations
 from ..chain import SCRATCH, SLOTS, Chain, Finish, Map, Parts, Product, Ref, Rows
 from ..packed import PackedMatrix, pack
 from ..problem import MAX_BYTES_K
-from . import ops
+from . import ops, rules
 from .attention import Attention, attention, parts
 from .ir import Node, Value
 from .operands import Operands
@@ -256,7 +255,7 @@ class Lowering:
     def _added(self, node: Node, kind: str, columns: int) -> Finish:
         """Return a sum with what lies outside: a number for each column, or rows like these."""
         other = self.values[node.inputs[1]]
-        if math.prod(other.shape[:-1]) == 1:
+        if rules.by_columns(other.shape, self.values[node.output].shape):
             return Finish(bias=self.at.vector(other.name, kind))
         beside = self._as(self.at.outside(other.name), columns, kind, kept=True)
         self._adjacent(beside)

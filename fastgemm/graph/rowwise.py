@@ -13,12 +13,12 @@ import numpy as np
 
 from .. import activations, kernels, registry, row_operations
 from ..chain import SLOTS
-from . import ops
+from . import ops, rules
 from .ir import Node, Value
 
 _FINISHED = tuple(registry.dtype(name).numpy for name in registry.FINISHED)
 ROWS = {"softmax": "softmax", "masked_softmax": "softmax", "layer_norm": "layer_norm"}
-_MAPS = {row.name for row in activations.EPILOGUES if row.name != "none"}
+MAPS = {row.name for row in activations.EPILOGUES if row.name != "none"}
 
 
 def row_types(name: str = "cast") -> set[str]:
@@ -59,13 +59,9 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
         whole = node.op != "masked_softmax" or all(value.shape[-1:] == out.shape[-1:] for value in reads[1:])
         return kind in row_types(ROWS[node.op]) and last and whole and not late
     if node.op == "add":
-        return reads[0].shape == out.shape and (reads[1].shape == out.shape or _is_row(reads[1], out))
-    return node.op in _MAPS
-
-
-def _is_row(value: Value, out: Value) -> bool:
-    """Whether a value has a number for each column of another."""
-    return value.shape[-1:] == out.shape[-1:] and math.prod(value.shape[:-1]) == 1
+        rows, added = (value.shape for value in reads)
+        return rows == out.shape and (added == out.shape or rules.by_columns(added, out.shape))
+    return node.op in MAPS
 
 
 def _is_scale(value: Value) -> bool:

@@ -146,6 +146,11 @@ def perm_of(given: Any, ndim: int) -> tuple[int, ...]:
     return perm
 
 
+def by_columns(shape: tuple[int, ...], of: tuple[int, ...]) -> bool:
+    """Whether an array has a number for each column of another, and no rows."""
+    return shape[-1:] == of[-1:] and math.prod(shape[:-1]) == 1
+
+
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..numpy_types import BYTES
-from .rules import Attributes, Spec, axes_of, dtype_of, is_float, is_half, one_type, together
+from .rules import Attributes, Spec, axes_of, by_columns, dtype_of, is_float, is_half, one_type, together
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
@@ -83,8 +83,8 @@ def qlinear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
 
 def is_row(spec: Spec, made: Spec) -> bool:
     """Whether a term of a result has one number in float32, or one for each column."""
-    one, row = math.prod(spec.shape) == 1, math.prod(spec.shape[:-1]) == 1 and spec.shape[-1:] == made.shape[-1:]
-    return spec.dtype == np.dtype("f4") and len(spec.shape) <= len(made.shape) and (one or row)
+    fits = math.prod(spec.shape) == 1 or by_columns(spec.shape, made.shape)
+    return spec.dtype == np.dtype("f4") and len(spec.shape) <= len(made.shape) and fits
 
 
 def integer_linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:

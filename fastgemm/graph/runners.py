@@ -131,7 +131,6 @@ def _cast(x: Sequence[Array], out: Array, attributes: Attributes) -> None:
 
 
 _ANY: dict[str, _Run] = {"copy": _copy, "identity": _copy, "cast": _cast, "matmul_integer": _whole_product}
-_ACTIVATIONS = {row.name for row in activations.EPILOGUES if row.name != "none"}
 _FLOATS: dict[str, _Run] = {
     "add": _ufunc(np.add), "sub": _ufunc(np.subtract), "mul": _ufunc(np.multiply), "div": _ufunc(np.divide),
     "maximum": _ufunc(np.maximum), "minimum": _ufunc(np.minimum), "neg": _ufunc(np.negative), "abs": _ufunc(np.abs),
@@ -210,7 +209,7 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
         return _quantised_late(node)
     if node.kind == ops.ROW or node.op in ("qlinear", "dequantize") or out.dtype not in FINISHED:
         return _rows_of(node, graph, places)
-    if node.op in _ACTIVATIONS:
+    if node.op in rowwise.MAPS:
         return _activation(node)
     return _plain(_FLOATS[node.op], node) if node.op in _FLOATS else _by_meaning(node)
 
