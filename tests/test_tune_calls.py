@@ -185,7 +185,7 @@ def test_records_that_slow_the_graph_down_are_taken_out(monkeypatch: pytest.Monk
 
 def test_tuning_in_place_for_real(tmp_path: Path) -> None:
     compiled = graph.compile(layers(), threads=1)
-    found = compiled.tune(trials=3, seconds=6)
+    found = compiled.tune(trials=3, seconds=120)  # which the trials end long before
     assert found.before > 0
     assert found.after > 0
     lines = (tmp_path / "tuning.log.jsonl").read_text().splitlines()
