@@ -41,6 +41,20 @@ def dequantised_into(
     scale: NDArray[Any],
     a_zero: NDArray[Any] | None,
 ) -> None: ...
+def late_into(
+    level: int,
+    a: NDArray[Any],
+    b: Panels,
+    c: NDArray[Any],
+    code: int,
+    bias: NDArray[Any] | None,
+    p: float,
+    q: float,
+    a_zero: NDArray[Any],
+    scale: NDArray[Any],
+    factor: NDArray[Any] | None,
+    space: NDArray[Any] | None,
+) -> None: ...
 def finish_into(
     level: int,
     c: NDArray[Any],

@@ -14,7 +14,7 @@ from fastgemm.driver._plan cimport generation
 from fastgemm.driver.abi cimport FUSED, FUSED_RELU, epilogue_t, finish_t, offset_t
 from fastgemm.driver.floats cimport FG_REPORTED, fg_float_state, fg_set_float_state
 from fastgemm.float_errors cimport clear_flags
-from fastgemm.terms cimport fill_offset, numbers
+from fastgemm.terms cimport fill_offset, numbers, zero_point
 
 from fastgemm import activations, registry
 
@@ -152,6 +152,40 @@ def dequantised_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code
         raise ValueError(f"{a.dtype} does not give {c.dtype} by way of sums of bytes")
     fill_offset(&offset, type_num == cnp.NPY_UBYTE, a_zero, 1)
     terms.scale = numbers(scale, b.n, &terms.scale_step)
+    ready_product(b, a, c, BYTES, code, function(level, KIND[BYTES], code), &terms, &offset, NULL)
+    clear_flags()
+
+
+def late_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, double p, double q,
+              cnp.ndarray a_zero, cnp.ndarray scale, cnp.ndarray factor, cnp.ndarray space):
+    """Compute `dequantised_into` by a zero point and a scale that are read now.
+
+    `a_zero` has one number: see `zero_point`.  With a `factor` (None: none), which has one float32 or one for
+    each column, `scale` has one, and `space` is memory for their products.
+    """
+    cdef epilogue_t terms
+    cdef offset_t offset
+    cdef int type_num = cnp.PyArray_TYPE(a), zero = zero_point(a_zero, type_num == cnp.NPY_UBYTE)
+    cdef Py_ssize_t i, one, step
+    cdef const float* factors
+    cdef const float* scales = numbers(scale, b.n if factor is None else 1, &step)
+    cdef float* made
+    prepare(level, c, code, bias, None, p, q, &terms)
+    if type_num not in (cnp.NPY_BYTE, cnp.NPY_UBYTE) or cnp.PyArray_TYPE(c) != cnp.NPY_FLOAT:
+        raise ValueError(f"{a.dtype} does not give {c.dtype} by way of sums of bytes")
+    if factor is not None:
+        factors = numbers(factor, b.n, &step)
+        numbers(space, cnp.PyArray_SIZE(factor), &one)
+        if cnp.PyArray_SIZE(space) != cnp.PyArray_SIZE(factor) or not cnp.PyArray_ISWRITEABLE(space):
+            raise ValueError("the space does not fit the factor")
+        made = <float*>cnp.PyArray_DATA(space)
+        for i in range(cnp.PyArray_SIZE(factor)):
+            made[i] = scales[0] * factors[i]
+        scales = made
+    fill_offset(&offset, type_num == cnp.NPY_UBYTE, None, 1)
+    if zero:
+        offset.zero = &zero
+    terms.scale, terms.scale_step = scales, step
     ready_product(b, a, c, BYTES, code, function(level, KIND[BYTES], code), &terms, &offset, NULL)
     clear_flags()
 

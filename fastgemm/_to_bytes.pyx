@@ -11,6 +11,7 @@ from fastgemm.driver._team cimport run_items, threads_now
 from fastgemm.driver.abi cimport row_terms_t, rows_t, span_t
 from fastgemm.float_errors cimport clear_flags
 from fastgemm.members cimport MAX_LEVEL
+from fastgemm.terms cimport zero_point
 
 from fastgemm import registry, row_operations
 
@@ -86,10 +87,11 @@ cdef int run(work_t* work, void (*item)(const void*, Py_ssize_t, char*) noexcept
     return 0
 
 
-def scale_into(int level, cnp.ndarray x, cnp.ndarray out):
+def scale_into(int level, cnp.ndarray x, cnp.ndarray out, otherwise):
     """Write the scale and the zero point of bytes from 0 to 255 over the range of `x` and 0 to the two of `out`.
 
-    All are float32, in C order, `x` not empty.  False, with nothing done, where the range or the scale is not finite.
+    All are float32, in C order, `x` not empty.  Where the range or the scale is not finite, they are what `otherwise`
+    makes of `x`.
     """
     cdef work_t work
     cdef float found[2 * PIECES]
@@ -106,24 +108,34 @@ def scale_into(int level, cnp.ndarray x, cnp.ndarray out):
     for i in range((work.count + work.piece - 1) // work.piece):
         # (A minimum and a maximum would lose NaN.)
         if not isfinite(found[2 * i]) or not isfinite(found[2 * i + 1]):
-            return False
+            out[...] = otherwise(x)
+            return
         low, high = min(low, found[2 * i]), max(high, found[2 * i + 1])
     scale = (high - low) / <float>255
     if not isfinite(scale):
-        return False
+        out[...] = otherwise(x)
+        return
     if scale == 0:
         scale = 1
     zero = rintf(min(max(-low / scale, <float>0), <float>255))
     made = <float*>cnp.PyArray_DATA(out)
     made[0], made[1] = scale, zero
-    return True
 
 
-def bytes_into(int level, cnp.ndarray x, cnp.ndarray out, int index, double scale, double zero):
+cdef float number(object given) except? -1:
+    # One number, of an array of one element too.
+    if cnp.PyArray_CheckExact(given) and cnp.PyArray_TYPE(given) == cnp.NPY_FLOAT32 and cnp.PyArray_SIZE(given) == 1 \
+            and cnp.PyArray_ISBEHAVED_RO(given):
+        return (<const float*>cnp.PyArray_DATA(<cnp.ndarray>given))[0]
+    return <float><double>given
+
+
+def bytes_into(int level, cnp.ndarray x, cnp.ndarray out, int index, scale, zero, otherwise=None):
     """Write the bytes nearest to ``x / scale``, plus `zero`, to `out`, by the cast of an index: see `row_index`.
 
-    Both are in C order, of as many numbers and of the function's types.  False, with nothing done, where the scale is
-    none: not above zero, or not finite.
+    Both are in C order, of as many numbers and of the function's types; `scale` is a number or an array of one, `zero`
+    too: see `zero_point`.  False, with nothing done but what `otherwise` does, where the scale is none: not above zero,
+    or not finite.
     """
     cdef work_t work
     cdef row_terms_t terms
@@ -133,8 +145,14 @@ def bytes_into(int level, cnp.ndarray x, cnp.ndarray out, int index, double scal
             or work.rows == NULL:
         raise ValueError(f"no bytes of {x.dtype} to {out.dtype}")
     memset(&terms, 0, sizeof(terms))
-    terms.x_scale, terms.y_scale, terms.y_zero = 1, <float>scale, <float>zero
+    terms.x_scale, terms.y_scale = 1, number(scale)
+    if cnp.PyArray_CheckExact(zero):
+        terms.y_zero = zero_point(zero, cnp.PyArray_TYPE(out) == cnp.NPY_UBYTE)
+    else:
+        terms.y_zero = <float><double>zero
     if not (terms.y_scale > 0 and isfinite(terms.y_scale)):
+        if otherwise is not None:
+            otherwise()
         return False
     if work.count:
         work.out, work.terms, work.piece = cnp.PyArray_BYTES(out), &terms, PIECE

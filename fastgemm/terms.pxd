@@ -24,6 +24,27 @@ cdef inline int fill_offset(offset_t* offset, bint is_unsigned, zero, Py_ssize_t
     return 0
 
 
+cdef inline int zero_point(cnp.ndarray array, bint is_unsigned) except? -1000:
+    # The byte that an array of one element holds: as it is, or as a float32 that is cast as NumPy does.
+    if cnp.PyArray_SIZE(array) != 1 or not cnp.PyArray_ISBEHAVED_RO(array):
+        raise ValueError("a zero point is one number")
+    cdef const void* data = cnp.PyArray_DATA(array)
+    cdef float single
+    cdef int found = 0
+    if cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT32:
+        single = (<const float*>data)[0]
+        if -2147483648.0 < single < 2147483648.0:
+            found = <int>single
+    elif cnp.PyArray_TYPE(array) == (cnp.NPY_UBYTE if is_unsigned else cnp.NPY_BYTE):
+        found = (<const unsigned char*>data)[0]
+    else:
+        raise ValueError(f"no zero point is {array.dtype}")
+    # (Of an expression with both, Cython would make one of the two types.)
+    if is_unsigned:
+        return <unsigned char>found
+    return <signed char>found
+
+
 cdef inline const float* numbers(cnp.ndarray array, Py_ssize_t most, Py_ssize_t* step) except NULL:
     if not cnp.PyArray_ISCARRAY_RO(array) or cnp.PyArray_TYPE(array) != cnp.NPY_FLOAT32 \
             or cnp.PyArray_SIZE(array) not in (1, most):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,9 +58,10 @@ def dynamic_quantize_linear(x: ArrayLike) -> Quantized:
     """
     array = _finite("x", x)
     found, values = np.empty(2, np.float32), np.empty(array.shape, np.uint8)
-    scale_and_zero(array, found)
+    scale_and_zero(array, found)()
     scale, zero = found[0], found[1].astype(np.uint8)
-    if not quantise_into(array, scale, zero, values):
+    call = quantise(array, scale, zero, values)
+    if call is None or not call():
         values = np.clip(np.rint(array / scale) + found[1], 0, 255).astype(np.uint8)
     return Quantized(values, scale, zero)
 
@@ -129,8 +131,8 @@ def level() -> int | None:
     return None if tier is None else tier.level
 
 
-def scale_and_zero(x: Array, out: Array) -> None:
-    """Write the scale and the zero point of bytes from 0 to 255 over the range of `x` and 0.
+def scale_and_zero(x: Array, out: Array) -> Callable[[], Any]:
+    """Return the call that writes the scale and the zero point of bytes from 0 to 255 over the range of `x` and 0.
 
     Parameters
     ----------
@@ -140,9 +142,9 @@ def scale_and_zero(x: Array, out: Array) -> None:
         (2,), of the type of `x`, which it does not overlap.  The zero point is a whole number.
     """
     now, single = level(), np.dtype(np.float32)
-    takes = x.dtype == out.dtype == single and x.size > 0 and _in_order(x) and _in_order(out)
-    if now is None or not takes or not _to_bytes.scale_into(now, x, out):
-        out[...] = by_range(x)
+    if now is not None and x.dtype == out.dtype == single and x.size > 0 and _in_order(x) and _in_order(out):
+        return partial(_to_bytes.scale_into, now, x, out, by_range)
+    return lambda: np.copyto(out, by_range(x))
 
 
 def by_range(x: Array) -> Array:
@@ -159,26 +161,31 @@ def by_range(x: Array) -> Array:
     return made
 
 
-def quantise_into(x: Array, scale: Any, zero: Any, out: Array) -> bool:
-    """Write the bytes nearest to ``x / scale``, ties to even, plus `zero` to `out`; NaN is `zero`.
+def quantise(
+    x: Array, scale: Any, zero: Any, out: Array, otherwise: Callable[[], Any] | None = None
+) -> Callable[[], Any] | None:
+    """Return the call that writes the bytes nearest to ``x / scale``, ties to even, plus `zero`; NaN is `zero`.
 
     Parameters
     ----------
     x, out : ndarray
         Of one shape, floats and bytes; they do not overlap.
-    scale, zero : number
-        One of each, of any type.
+    scale, zero : number or ndarray
+        One of each; of an array what it holds when the call is made.  An array of a zero point holds a byte, or a whole
+        float32.
+    otherwise : callable, optional
+        Called in its place where the scale turns out to be none: not above zero, or not finite.
 
     Returns
     -------
-    bool
-        Whether kernels take it; if not, nothing has been done.
+    callable or None
+        It returns whether the bytes have been written.  None: no kernels take such arrays.
     """
     now = level()
     index = None if now is None else _index(now, x.dtype, out.dtype)
     if now is None or index is None or not (_in_order(x) and _in_order(out)):
-        return False
-    return _to_bytes.bytes_into(now, x, out, index, scale, zero)
+        return None
+    return partial(_to_bytes.bytes_into, now, x, out, index, scale, zero, otherwise)
 
 
 def _in_order(array: Array) -> bool:

@@ -35,11 +35,12 @@ def samples(dtype: str) -> dict[str, tuple[list[np.ndarray], dict[str, Any]]]:
     x, y = numbers((3, 4, 5), dtype, 1), numbers((4, 5), dtype, 2)
     square, row = numbers((5, 6), dtype, 3), numbers((5,), dtype, 4)
     a, b = numbers((3, 4), "u1"), numbers((4, 2), "i1")
+    scale, factor, bias = (numbers(shape, "f4", 1) for shape in ((), (2,), (1, 2)))
     special: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
         "matmul": ([x, square], {}),
         "matmul_integer": ([a, b, np.uint8(3) + np.zeros((), "u1"), np.zeros((1,), "i1")], {}),
-        "integer_linear": ([a, b, np.uint8(3) + np.zeros((), "u1"), numbers((), "f4", 1), numbers((1, 2), "f4", 2)],
-                           {"b_zero": 2, "activation": "relu"}),
+        "integer_linear": ([a, b, np.full(1, 3, "f4"), scale, factor, bias],
+                           {"b_zero": 2, "activation": "relu", "terms": ("scale", "factor", "bias")}),
         "linear": ([x, square, numbers((6,), dtype), numbers((4, 6), dtype)],
                    {"terms": ("bias", "residual"), "activation": "relu"}),
         "qlinear": ([a, b, *(numbers((2,), "f4", at) for at in (1, 2))],

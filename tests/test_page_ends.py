@@ -168,8 +168,10 @@ def test_bytes_of_floats(tier: str, at_end: bool, areas: Any, on_tier: Callable[
         x[:] = -2
         scale, out = (areas[at].array(1, n, "float32" if at == 1 else "uint8", "n", at_end)[0]
                       for at, n in ((1, 2), (2, columns)))  # fmt: skip
-        to_bytes.scale_and_zero(x, scale)
-        assert to_bytes.quantise_into(x[0], scale[0], scale[1], out)
+        to_bytes.scale_and_zero(x, scale)()
+        call = to_bytes.quantise(x[0], scale[0], scale[1], out)
+        assert call is not None
+        assert call()
         assert (scale[1], *out) == (255, *[0] * columns)
 
 

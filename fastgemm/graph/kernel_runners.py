@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,28 +145,27 @@ class OfBytes:
     def _call(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> partial[None]:
         # An ``integer_linear``.
         level, what = layer.epilogue_level(), epilogues.activation(activation_of(self.attributes))
-        a, scale = x[0].reshape(self.rows, x[0].shape[-1]), x[3].reshape(-1)
-        bias = x[4].reshape(-1) if len(x) > 4 else None
-        read = [(x[0], a), (x[3], scale), *([] if bias is None else [(x[4], bias)])]
-        in_order = out.flags.c_contiguous and all(used.flags.c_contiguous for _, used in read[1:])
-        if level is None or weight.panels is None or not in_order or not all(_seen(*one) for one in read):
+        terms = self._terms(x)
+        a, known = x[0].reshape(self.rows, x[0].shape[-1]), {name: term.reshape(-1) for name, term in terms.items()}
+        seen = _seen(x[0], a) and all(_seen(term, known[name]) for name, term in terms.items())
+        in_order = out.flags.c_contiguous and all(term.flags.c_contiguous for term in known.values())
+        if level is None or weight.panels is None or not (seen and in_order):
             return partial(self._by_qlinear, x, weight, out)
-        c, zero = out.reshape(self.rows, out.shape[-1]), (x[2].reshape(()), np.empty(1, np.int32))
-        finished = partial(
-            _linear.dequantised_into, level, a, weight.panels, c, what.row.code, bias, None, what.p, what.q, scale
-        )
-        return partial(_above, *zero, finished)
+        factor = known.get("factor")
+        return partial(
+            _linear.late_into, level, a, weight.panels, out.reshape(self.rows, out.shape[-1]), what.row.code,
+            known.get("bias"), what.p, what.q, x[2], known["scale"], factor,
+            None if factor is None else np.empty_like(factor),
+        )  # fmt: skip
+
+    def _terms(self, x: Sequence[Array]) -> dict[str, Array]:
+        return dict(zip(self.attributes["terms"], x[3:], strict=True))
 
     def _by_qlinear(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
-        scale, bias = x[3].reshape(-1), x[4].reshape(-1) if len(x) > 4 else None
+        known = {name: term.reshape(-1) for name, term in self._terms(x).items()}
+        scale, zero = known["scale"] * known.get("factor", np.float32(1)), x[2].astype(x[0].dtype)
         what = activation_of(self.attributes)
-        np.copyto(out, qlinear(x[0], weight, scale, bias, x_zero_point=x[2], activation=what))
-
-
-def _above(found: Array, zero: Array, product: Callable[[Array | None], None]) -> None:
-    """Call a product of bytes with the zero point that a call has found, in the type that kernels read."""
-    zero[0] = found
-    product(zero if found else None)
+        np.copyto(out, qlinear(x[0], weight, scale, known.get("bias"), x_zero_point=zero, activation=what))
 
 
 class SumsOfBytes(OfBytes):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import epilogues, to_bytes
-from . import rules
+from . import rules, rules_products
 from .rules import Array, Attributes
 
 Meaning = Callable[[Sequence[Array], Attributes], Any]
@@ -132,9 +132,13 @@ def qlinear(x: Sequence[Array], attributes: Attributes) -> Array:
 
 def integer_linear(x: Sequence[Array], attributes: Attributes) -> Array:
     """Multiply differences from zero points, scale the sums, add the bias, and apply the activation."""
-    made = matmul_integer([*x[:3], np.asarray(attributes["b_zero"], x[1].dtype)], {}).astype(np.float32)
-    for combine, term in zip((np.multiply, np.add), x[3:], strict=False):
-        made = combine(made, term.reshape(-1))
+    left, right, zero = x[:3]
+    zeros = zero.astype(left.dtype), np.asarray(attributes["b_zero"], right.dtype)
+    made = matmul_integer([left, right, *zeros], {}).astype(np.float32)
+    terms = dict(zip(attributes["terms"], (term.reshape(-1) for term in x[3:]), strict=True))
+    made = made * (terms["scale"] * terms["factor"] if "factor" in terms else terms["scale"])
+    if "bias" in terms:
+        made = made + terms["bias"]
     return _as(epilogues.meaning(attributes["activation"])(made, attributes["p"], attributes["q"]), x[3])
 
 
@@ -240,14 +244,14 @@ def _channel(values: Array, x: Array, axis: int) -> Array:
 
 def quantize(x: Sequence[Array], attributes: Attributes) -> Array:
     """Divide by the scale, round to even, add the zero point, and hold to the range of the type: QuantizeLinear."""
-    asked = attributes["dtype"]
-    kind = x[2].dtype if len(x) > 2 else np.dtype("u1") if asked is None else rules.dtype_of(asked)
+    kind = rules_products.quantized(x, attributes)
     ends = np.iinfo(kind)
     scaled = np.rint(_wide(x[0]) / _channel(_wide(x[1]), x[0], attributes["axis"]))
-    if len(x) > 2:
-        scaled = scaled + _channel(x[2].astype(np.float32), x[0], attributes["axis"])
+    zero = None if len(x) < 3 else _channel(x[2].astype(kind, copy=False), x[0], attributes["axis"])
+    if zero is not None:
+        scaled = scaled + zero.astype(np.float32)
     # NaN has no place among bytes: it is taken for zero, before the zero point where there is one.
-    scaled = np.where(np.isnan(scaled), 0 if len(x) < 3 else _channel(x[2], x[0], attributes["axis"]), scaled)
+    scaled = np.where(np.isnan(scaled), 0 if zero is None else zero, scaled)
     return np.clip(scaled, ends.min, ends.max).astype(kind)
 
 

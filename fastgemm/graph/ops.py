@@ -70,10 +70,11 @@ OPS: dict[str, Op] = {
         Op("linear", PRODUCT, (2, 4), rules_products.linear, meanings.linear, _FINISH),
         # Made by the passes: a product of bytes with what its sums are multiplied by and what is added to them.
         Op("qlinear", PRODUCT, (3, 4), rules_products.qlinear, meanings.qlinear, _QUANTISED),
-        # Made by the passes: activation(matmul_integer(a, b, a_zero) * scale + bias), whose scale a call may bring.
+        # Made by the passes: activation(matmul_integer(a, b, a_zero) * (scale * factor) + bias), whose scale a call may
+        # bring; terms names the operands from the fourth on.
         Op(
-            "integer_linear", PRODUCT, (4, 5), rules_products.integer_linear, meanings.integer_linear,
-            {"packed": False, "b_zero": 0, "activation": "none", "p": 0.0, "q": 0.0},
+            "integer_linear", PRODUCT, (4, 6), rules_products.integer_linear, meanings.integer_linear,
+            {"packed": False, "terms": REQUIRED, "b_zero": 0, "activation": "none", "p": 0.0, "q": 0.0},
         ),
         *_activations(),
         *(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..numpy_types import BYTES
-from .rules import Attributes, Spec, axes_of, by_columns, dtype_of, is_float, is_half, one_type, together
+from .rules import Array, Attributes, Spec, axes_of, by_columns, dtype_of, is_float, is_half, one_type, together
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
@@ -35,15 +36,19 @@ def matmul(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
     return Spec(_product(inputs), result)
 
 
-def matmul_integer(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Bytes, and their zero points; int32."""
+def _bytes(inputs: Sequence[Spec]) -> Spec:
     for spec in inputs:
         if spec.dtype not in BYTES:
             raise TypeError(f"is for int8 and uint8, not {spec.dtype}")
+    return Spec(_product(inputs), np.dtype("i4"))
+
+
+def matmul_integer(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
+    """Bytes, and their zero points; int32."""
     for spec, operand, what in zip(inputs[2:], inputs, "ab", strict=False):
         if spec.dtype != operand.dtype or math.prod(spec.shape) != 1:
             raise ValueError(f"the zero point of {what} must be one {operand.dtype}")
-    return Spec(_product(inputs), np.dtype("i4"))
+    return _bytes(inputs[:2])
 
 
 def linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
@@ -88,12 +93,22 @@ def is_row(spec: Spec, made: Spec) -> bool:
 
 
 def integer_linear(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Bytes and a zero point, then a scale and maybe a bias: one number, or one for each column."""
-    made = matmul_integer(inputs[:3], attributes)
-    for name, spec in zip(("scale", "bias"), inputs[3:], strict=False):
+    """Bytes and a zero point, maybe a float32; then a scale, its factor and a bias: one number, or one a column."""
+    single, terms = np.dtype("f4"), tuple(attributes["terms"])
+    if inputs[2].dtype == single and math.prod(inputs[2].shape) == 1:
+        made = _bytes(inputs[:2])
+    else:
+        made = matmul_integer(inputs[:3], attributes)
+    if terms not in (("scale",), ("scale", "bias"), ("scale", "factor"), ("scale", "factor", "bias")):
+        raise ValueError(f"terms are scale, then maybe factor, then maybe bias, not {terms}")
+    if len(terms) != len(inputs) - 3:
+        raise ValueError(f"terms {terms} name {len(terms)} operands after the third, there are {len(inputs) - 3}")
+    for name, spec in zip(terms, inputs[3:], strict=True):
         if not is_row(spec, made):
             raise ValueError(f"the {name} is {spec.dtype} {spec.shape}, not float32, one number or {made.shape[-1]}")
-    return Spec(made.shape, np.dtype("f4"))
+    if "factor" in terms and math.prod(inputs[3].shape) != 1:
+        raise ValueError("a scale with a factor is one number")
+    return Spec(made.shape, single)
 
 
 # ---- types ----------------------------------------------------------------------------------------------------------
@@ -115,15 +130,21 @@ def _channels(inputs: Sequence[Spec], attributes: Attributes) -> None:
 
 
 def quantize(inputs: Sequence[Spec], attributes: Attributes) -> Spec:
-    """Floats to bytes; the zero point's type, or ``dtype``, is the result's."""
+    """Floats to bytes, of the zero point's type or ``dtype``; with that the zero point may be a whole float32."""
     if not is_float(inputs[0].dtype) or inputs[1].dtype != inputs[0].dtype:
         raise TypeError(f"takes floats and scales of their type, not {inputs[0].dtype} and {inputs[1].dtype}")
-    asked = attributes["dtype"]
-    kind = inputs[2].dtype if len(inputs) > 2 else np.dtype("u1") if asked is None else dtype_of(asked)
-    if kind not in BYTES or (asked is not None and dtype_of(asked) != kind):
-        raise TypeError(f"makes int8 or uint8, of the zero point's type, not {kind if asked is None else asked}")
+    kind = quantized(inputs, attributes)
+    zero = inputs[2].dtype if len(inputs) > 2 and inputs[2].dtype != np.dtype("f4") else kind
+    if kind not in BYTES or zero != kind:
+        raise TypeError(f"makes int8 or uint8, of the zero point's type, not {kind if zero == kind else zero}")
     _channels(inputs, attributes)
     return Spec(inputs[0].shape, kind)
+
+
+def quantized(inputs: Sequence[Spec | Array], attributes: Attributes) -> np.dtype[Any]:
+    """Return the type of a ``quantize``: what it is asked for, or its zero point's; uint8 without either."""
+    asked = attributes["dtype"]
+    return dtype_of(asked) if asked is not None else inputs[2].dtype if len(inputs) > 2 else np.dtype("u1")
 
 
 def dynamic_scale(inputs: Sequence[Spec], attributes: Attributes) -> Spec:

@@ -101,19 +101,20 @@ def _copied_first(x: Array, out: Array, finish: Call) -> None:
 def _dynamic_scale(x: Sequence[Array], out: Array) -> Call:
     # Of numbers in any order.
     memory = storage.dense(x[0])
-    return partial(to_bytes.scale_and_zero, x[0] if memory is None else memory, out)
+    return to_bytes.scale_and_zero(x[0] if memory is None else memory, out)
 
 
 def _quantised_late(node: Node) -> Runner:
     """A ``quantize`` whose scale or zero point, one number each, is known when it runs."""
     meaning = ops.op(node.op).meaning
 
-    def run(x: Sequence[Array], out: Array, scale: Array, zero: Array | int) -> None:
-        if not to_bytes.quantise_into(x[0], scale, zero, out):
+    def bind(x: Sequence[Array], out: Array) -> Call:
+        def by_meaning() -> None:
             np.copyto(out, meaning(x, node.attributes))
 
-    def bind(x: Sequence[Array], out: Array) -> Call:
-        return partial(run, x, out, x[1].reshape(()), x[2].reshape(()) if len(x) > 2 else 0)
+        zero = x[2].reshape(()) if len(x) > 2 else 0
+        found = to_bytes.quantise(x[0], x[1].reshape(()), zero, out, by_meaning)
+        return by_meaning if found is None else found
 
     return Runner(bind)
 
