@@ -240,13 +240,14 @@ class _Named(Protocol):
 _Row = TypeVar("_Row", bound=_Named)
 
 
-_DTYPES = {name: row for row in reversed(DTYPES) for name in (row.name, *row.names)}
+# The rows by their names here and in NumPy.
+BY_NAME = {name: row for row in reversed(DTYPES) for name in (row.name, *row.names)}
 
 
 def dtype(name: str) -> DType:
     """Return the row of a dtype by its registry name or NumPy name."""
-    if isinstance(name, str) and name in _DTYPES:
-        return _DTYPES[name]
+    if isinstance(name, str) and name in BY_NAME:
+        return BY_NAME[name]
     known = ", ".join(dict.fromkeys(one for row in DTYPES for one in row.names))
     raise ValueError(f"no kernels for dtype {name!r}; there are kernels for {known}")
 
@@ -370,6 +371,7 @@ def narrow_widths(dt: DType, tier: Isa) -> tuple[int, ...]:
     return tuple(width for width in (2, 4, 8) if 2 * width <= length and width > dt.parts)
 
 
+@functools.cache
 def brief(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     """Steps of k of which the small family's rows of C are written whole, as (steps, rows at a time).
 
@@ -389,6 +391,7 @@ def brief(dt: DType, tier: Isa) -> tuple[tuple[int, int], ...]:
     return tuple((steps, high) for steps, high in rows if high > 1)
 
 
+@functools.cache
 def short_steps(dt: DType, tier: Isa) -> tuple[int, ...]:
     """Lengths of columns of which kernels of the dots family have several in a vector, or in a pair of them."""
     if not is_special(dt) or dt.parts > 1 or tier.vector_bytes < 32:
@@ -402,6 +405,7 @@ def short_vectors(tier: Isa) -> int:
     return 2 if tier.vector_bytes == 64 else 1
 
 
+@functools.cache
 def supported(dt: DType, tier: Isa) -> bool:
     """Whether a tier has kernels for a dtype; where it has none NumPy computes."""
     return set(dt.needs) <= set(tier.features)
@@ -424,14 +428,18 @@ def dot(family_name: str, dt: DType) -> Dot | None:
     return DOTS.get((family_name, kernels_of(dt, family_name)))
 
 
+_BY_MATRICES = frozenset(name for (name, _), row in DOTS.items() if row.chunk > 1)
+_BY_LIMBS = frozenset(name for (name, _), row in DOTS.items() if row.limbs > 1)
+
+
 def by_matrices(family_name: str) -> bool:
     """Whether a family multiplies tile registers, whole matrices, by each other."""
-    return any(name == family_name and row.chunk > 1 for (name, _), row in DOTS.items())
+    return family_name in _BY_MATRICES
 
 
 def by_limbs(family_name: str) -> bool:
     """Whether a family cuts the numbers of operands into limbs."""
-    return any(name == family_name and row.limbs > 1 for (name, _), row in DOTS.items())
+    return family_name in _BY_LIMBS
 
 
 def chunk_k(row: Dot) -> int:

@@ -294,7 +294,8 @@ def test_counts() -> None:
 
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "limbs_family", lambda row, tier: FAMILY if row.name == "f32" and tier is V4 else "")
+    for asked in ("built_limbs", "limbs_family"):
+        monkeypatch.setattr(kernels, asked, lambda row, tier: FAMILY if row.name == "f32" and tier is V4 else "")
 
 
 @pytest.mark.usefixtures("everywhere")

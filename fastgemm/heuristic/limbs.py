@@ -47,6 +47,8 @@ def family(problem: Problem, tier: registry.Isa) -> str:
     """
     if problem.dtype != "f32" or problem.layout[1] == PACKED or problem.m < ROWS or problem.n < COLUMNS:
         return ""
+    if not kernels.built_limbs(problem.row, tier):
+        return ""
     # Of a team's threads each cuts an operand of its own.
     part = _part(problem)
     by_vectors = part.m * part.n * part.k / VECTORS + _far(part)

@@ -13,6 +13,7 @@ Whether to pack, and the cache blocks, follow from sizes and strides (packing.py
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .. import cpu, kernels, registry
@@ -112,19 +113,19 @@ def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True
         return _gemv(problem, tier)
     tier = _narrower(problem, tier)
     blocked = kernels.blocked_family(problem.row, tier)
-    best: tuple[float, Config] | None = None
+    least, best, teams = math.inf, None, _teams(problem)
     for mr, nr in l1_stacks.tiles(problem, tier):
         pack = packing(problem, tier, mr, nr)
         by_columns = pack == "b" and l1_blocks.by_columns(problem, tier, nr)
-        for split, threads in _teams(problem):
+        for split, threads in teams:
             if split == "m" and by_columns:
                 continue
             cycles = _cost(problem, tier, mr, nr, pack, split, threads)
-            if best is None or cycles < best[0]:
-                mc, kc, nc = blocks(problem, tier, mr, nr, pack)
-                best = cycles, Config(blocked, tier.name, mr, nr, mc, kc, nc, pack, split, threads)
+            if cycles < least:
+                least, best = cycles, (mr, nr, pack, split, threads)
     assert best is not None
-    return best[1]
+    mr, nr, pack, split, threads = best
+    return Config(blocked, tier.name, mr, nr, *blocks(problem, tier, mr, nr, pack), pack, split, threads)
 
 
 def _gemv(problem: Problem, tier: registry.Isa) -> Config:

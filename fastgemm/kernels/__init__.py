@@ -173,13 +173,26 @@ def limbs_family(row: registry.DType, tier: registry.Isa) -> str:
     >>> kernels.limbs_family(registry.dtype("f64"), registry.isa("v4"))
     ''
     """
-    found = _beyond(row, tier, True, True)
+    found = built_limbs(row, tier)
     asked = asked_of_f32()
     if not found or asked:
         return found if asked == "limbs" else ""
     return found if _faster(found, row.name, tier.name, LIMBS_GAIN, PEAK_ROUNDS // LIMBS_LONGER) else ""
 
 
+def built_limbs(row: registry.DType, tier: registry.Isa) -> str:
+    """Return the family that would cut a dtype into limbs, whether it pays or not; "" where there is none.
+
+    Examples
+    --------
+    >>> from fastgemm import kernels, registry
+    >>> kernels.built_limbs(registry.dtype("f64"), registry.isa("v4"))
+    ''
+    """
+    return _beyond(row, tier, True, True)
+
+
+@functools.cache
 def _beyond(row: registry.DType, tier: registry.Isa, matrices: bool, limbs: bool = False) -> str:
     for other in registry.FAMILIES:
         asked = bool(other.tiers) and registry.by_matrices(other.name) == matrices
