@@ -250,6 +250,7 @@ cdef class Plan:
         if plan.family == FAMILY_GEMV and follows_columns(problem, tier):
             plan.far[0] = plan.far[1] = False
         plan.units, plan.unit, plan.width = 1, plan.n, vectors
+        plan.saturates = row.lane == "b8" and not ready
         if plan.threads == 1:
             plan.split = SPLIT_BATCH
         if plan.split == SPLIT_K:

@@ -2,7 +2,7 @@
 
 from cython.parallel cimport parallel, threadid
 
-from libc.string cimport memset
+from libc.string cimport memchr, memset
 
 from fastgemm.driver.abi cimport epilogue_t, kernels_t, offset_t, spread_t, store_t
 from fastgemm.driver._gemv cimport gemv, gemv_of_stack
@@ -34,6 +34,13 @@ cdef enum:
     # 1.5 ms that they take, and small pieces read A more often (f32 512^3 92 % of the peak in shares, 87 dealt out).
     LEAST_PIECES = 32
     NEAR_BYTES = 256 << 10   # of A in a stack, that are passed over twice
+    # Of bool: steps after which C is looked at, twice as many of more numbers, if there are so many times as many in
+    # all; then eight times as many.  Of two random matrices half of which is true a number is still false after 32
+    # steps once in 10^4, after 64 once in 10^8.
+    FEW_STEPS = 32
+    FEW_OUTPUTS = 1024
+    LEAST_TIMES = 4
+    TEAM_STEPS = 1 << 22     # of all numbers, below which one thread does them
 
 openmp = bool(fg_has_openmp())
 
@@ -379,7 +386,46 @@ cdef int run_limbs(const plan_t* plan, const call_t* call) noexcept nogil:
     return OTHERWISE
 
 
+cdef bint is_true(const plan_t* plan, const call_t* call) noexcept nogil:
+    # Whether C is true everywhere: kernels write 0 and 1.
+    cdef Py_ssize_t item, i, j
+    cdef const char* row
+    for item in range(plan.batch):
+        for i in range(plan.m):
+            row = call.c + item * call.step_c + i * call.rs_c
+            if call.cs_c == 1:
+                if memchr(row, 0, plan.n) != NULL:
+                    return False
+            else:
+                for j in range(plan.n):
+                    if row[j * call.cs_c] == 0:
+                        return False
+    return True
+
+
+cdef int run_saturating(const plan_t* plan, const call_t* call) noexcept nogil:
+    # What is true after some steps stays so: NumPy's loop ends there, number by number.  The whole of C mostly is after
+    # a few times as many steps, or never.
+    cdef plan_t own
+    cdef Py_ssize_t outputs = plan.batch * plan.m * plan.n
+    cdef Py_ssize_t steps = FEW_STEPS if outputs <= FEW_OUTPUTS else 2 * FEW_STEPS
+    while plan.k >= LEAST_TIMES * steps and call.store.beta_kind == 0:
+        own = plan[0]
+        own.k, own.special = steps, NULL
+        own.direct = own.whole = own.apart = own.deep = False
+        if outputs * steps < TEAM_STEPS:
+            own.threads = 1
+        if run_any(&own, call):
+            return -1
+        if is_true(plan, call):
+            return 0
+        steps *= 8
+    return run_any(plan, call)
+
+
 cdef int run_plan(const plan_t* plan, const call_t* call) noexcept nogil:
+    if plan.saturates:
+        return run_saturating(plan, call)
     return run_limbs(plan, call) if plan.limbs else run_any(plan, call)
 
 

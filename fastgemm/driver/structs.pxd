@@ -65,6 +65,7 @@ cdef struct plan_t:
     int mr, nv                  # register tile: rows, vectors; 0: a vector's kernels, strips or dot products
     bint pack_a, pack_b
     bint strips                 # few rows, and B in place
+    bint saturates              # bool, of many steps: C may be true everywhere after a few of them (`run_saturating`)
     # B is panels already, of all of k, one after the other as `vectors` cuts them: so many steps each with what packing
     # appends (0: B is a matrix).  Pieces of columns begin where panels do.
     Py_ssize_t ready

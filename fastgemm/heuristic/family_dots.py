@@ -64,6 +64,19 @@ COLUMN_BYTES, FILLED = 512, 1.3
 # Steps of k, in vectors and bytes, up to which one row of floats or 64-bit numbers, or of shorter ones, comes here.
 SHORT_VECTORS, SHORT_BYTES = 6, 1200
 SHORT_ROW, STACK_ROW = 64, 192  # bytes up to which every one of floats does, and those of a stack
+# Of bytes, steps of k, and rows of each matrix of a stack, from which dot products beat gemv, and of bool (times
+# gemv's, Zen 4, one thread, AVX-512 and AVX2 alike, matrices of 100 rows, k = 16, 64, 128, 300, 1000: i8 1.2 1.7 1.3
+# 1.0 0.7, bool 4.0 4.2 6.5 2.7 1.7; a stack's of 4, 8 and 16 rows, k = 16, 32, 64, i8 0.9 0.8 0.8, 1.1 1.1 1.0, 1.4 1.5
+# 1.3, bool 1.6 2.2 1.5, 2.2 2.1 2.1, 3.2 3.1 3.1).
+WHOLE_STEPS, WHOLE_ROWS, WHOLE_TURNED = 128, 16, 8
+# Columns and steps of such a product of matrices by a B that is turned over, and of halves, whose rows are fewer (times
+# gemm's and small's, Zen 4, one thread, AVX-512, stacks, k = 64, 128, 300, 1000: bool 8 x 2 1.1 1.2 1.3 1.4, 64 x 2 1.6
+# 2.0 2.4 3.3, 64 x 4 1.3 1.6 1.9 2.4, 16 x 4 0.9 1.0 1.1 1.1, 256 x 8 1.0 1.3 1.7 2.1, 256 x 16 0.6 0.9 1.1 1.5; i8 4 x
+# 2 1.4 1.7 1.9 2.1, 8 x 4 1.2 1.5 1.7 1.8, 64 x 4 1.4 2.4 2.6 3.2, 64 x 8 0.9 1.5 1.6 1.7, 64 x 16 0.8 0.9 1.0 1.2; f16
+# 8 x 2 1.0 1.5 1.4 1.5, 16 x 4 1.3 1.1 1.3 1.3, 64 x 4 0.8 0.9 1.2 1.3; one product much the same, 2000 x 4 bool 1.7
+# 2.6 3.4 5.3, i8 1.2 1.6 1.7 2.1; AVX2 bool 16 x 2 1.9 2.1 2.2 2.4, i8 2.2 2.6 2.9 3.2, f16 1.5 1.1 3.7 2.4).
+NARROW_BOOL, NARROW_BYTES, NARROW_STEPS = 16, 8, 64
+NARROW_HALVES, NARROW_ROWS, NARROW_DEEP = 4, 64, 128
 SHORT_WORK = 3  # of few rows by short columns, m * k ** 2 over the square of the lanes
 # The same where small takes them: m * k ** 3 over the lanes, and rows up to which every k comes here (times what copies
 # B, TURNED_STEPS, by 1500 columns, f32: k = 2, m = 4, 8, 16, 24 1.75 1.49 1.11 0.96, k = 3, m = 4, 6, 8 1.04
@@ -206,6 +219,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)
         return m >= TURNED_ROWS and n > 1 and few and n * k * row.stored_bytes <= MAX_TURNED
+    if problem.layout == "nn" and row.converts and not own and row.group == 1:
+        return _narrow(problem) and n * k * row.stored_bytes <= DOT_TURNED
     if problem.layout == "nn":
         least = COLUMN_STEPS.get(row.real_bytes, inf)
         if tier.registers > 16:
@@ -263,6 +278,16 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     return not narrow and row_bytes >= COLUMN_BYTES and not far and _fills_better(problem, tier)
 
 
+def _narrow(problem: Problem) -> bool:
+    # Few columns of what is converted, beside which gemm's vectors are empty for the most part: `NARROW_STEPS`.
+    m, n, k = problem.m, problem.n, problem.k
+    if not problem.row.exact:
+        return 1 < n <= NARROW_HALVES and n * n <= m < NARROW_ROWS and k >= NARROW_DEEP
+    if problem.row.lane == "b8":
+        return 1 < n <= NARROW_BOOL and m >= max(8, n * n) and k >= max(NARROW_STEPS, 16 * n)
+    return 1 < n <= NARROW_BYTES and m >= max(2 * n, n * n // 2) and k >= max(NARROW_STEPS, 16 * n)
+
+
 def _is_counted(problem: Problem, tier: registry.Isa) -> bool:
     # Whether `_costs_less` decides: `COST_ROWS`, `ACROSS_ROWS`.
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
@@ -304,8 +329,13 @@ def _many_rows(problem: Problem, tier: registry.Isa, row_bytes: int, rows: tuple
 def _beats_gemv(problem: Problem, tier: registry.Isa) -> bool:
     # The sums of a column share their additions here; gemv streams long ones better.
     k, row, lanes = problem.k, problem.row, registry.lanes(problem.row, tier)
-    if row.converts or row.lane == "b8" or problem.n == 1:
+    if problem.n == 1 or (row.converts and not row.exact):
         return False
+    if row.converts:
+        # Of few steps a stack's matrices are turned over (family_small).
+        single = problem.batch == 1
+        few = row.lane != "b8" and (k > WHOLE_STEPS or (problem.n < WHOLE_ROWS and not single))
+        return k > (1 if single else WHOLE_TURNED) and not few
     if row.lane[0] == "f" and row.parts == 1 and k * row.itemsize <= (SHORT_ROW if problem.batch == 1 else STACK_ROW):
         return k > 1
     if row.lane[0] == "f" or row.real_bytes == 8:

@@ -87,7 +87,9 @@ class Limits(NamedTuple):
 
     `cube` bounds all of m, n and k, of stacks and single products, and `dots` does so on a CPU that has dot products
     for the type; `short` is the most steps of k of a single product, `flat` its most rows by the tier's registers;
-    `brief` the most steps of k of a narrow one beside dot products, `shared` of rows that share vectors there.
+    `brief` the most steps of k of a narrow one beside dot products, `shared` of rows that share vectors there; `turned`
+    those of single rows by matrices of a stack that are turned over; `low` rows for which it takes any k without dot
+    products.
     """
 
     cube: int
@@ -96,6 +98,8 @@ class Limits(NamedTuple):
     flat: Mapping[int, int] = {}
     brief: int = 0
     shared: int = 0
+    turned: int = 0
+    low: int = 0
 
 
 # Steps of k up to which an output in a cache is a row of tiles: gemm's loop around them costs more than it saves.
@@ -165,11 +169,29 @@ LINE_STEPS = 16  # of k that a line of A has
 # With 16 registers numbers of A take two more instructions each, and halves of B are widened again for every tile (AVX2
 # on Zen 4, gemm's times these: f16 24 x 512 x 512 0.93, 32 x 128 x 384 0.99, 48 x 128 x 384 1.06, 96 x 512 x 512 1.17;
 # bf16 24 x 64 x 64 1.0, 32 x 128 x 384 1.02, 40 x 128 x 384 1.13, 48 x 128 x 384 1.13, 96 x 128 x 384 1.15).
-HALVES = Limits(64, 8, 32, {16: 32, 32: 96}, shared=4)
+HALVES = Limits(64, 8, 32, {16: 32, 32: 96}, shared=4, turned=4, low=8)
 CONVERTED = {
     "f16": HALVES, "f16_f32": HALVES, "bf16": HALVES, "bf16_f32": HALVES,
-    "i8": Limits(24, 0, 8), "bool": Limits(32, 0, 16), "i8_i32": Limits(16, 8, 0, brief=3, shared=8),
+    "i8": Limits(24, 0, 8, turned=16, low=8), "bool": Limits(32, 0, 16, turned=8, low=8),
+    "i8_i32": Limits(16, 8, 0, brief=3, shared=8, turned=4),
 }
+# Of few rows (`low`), times gemm's, Zen 4, one thread, AVX-512, k = 16, 64, 128, 300, 1000, single products: bool 4 x
+# 100 2.4 2.1 2.2 2.2 1.7, 8 x 200 1.2 1.4 1.4 1.4 1.3, 16 x 100 1.8 1.6 1.3 1.1 0.9, i8 4 x 100 1.7 1.5 1.6 1.4 1.4, 8
+# x 200 1.7 1.3 1.3 1.2 1.2, 16 x 100 1.5 1.2 1.1 1.1 1.0, f16 4 x 16 1.4 1.2 1.4 1.4 1.2; stacks: bool 2 x 2 1.0 2.8
+# 2.4 2.5 2.4, 8 x 8 1.0 1.3 1.1 1.1 1.0, i8 2 x 64 3.2 1.8 1.5 2.2 1.5, 8 x 8 1.0 1.2 1.1 1.0 1.0, f16 2 x 8 - - 1.9
+# 1.7 1.3, 8 x 32 - - 1.7 1.3 1.2, 8 x 4 - - 0.9 0.9 0.8; AVX2 bool 1.0 to 2.9, i8 0.9 to 4.4, f16 1.0 to 3.5.
+LOW_COLUMNS = 16
+# Single rows by matrices of a stack, converted, which gemv widens first: steps up to which these are better, and of one
+# column (Zen 4, one thread, times gemv's, AVX-512, k = 2, 8, 16, 32, 64: i8 by 8 columns 9.9 5.1 3.1 1.9 1.3, by 100
+# 4.5 2.3 1.6 1.4 1.2, by 200 1.3 1.5 1.3 1.1 1.0, bool by 8 8.0 4.2 3.2 2.0 1.5, by 200 4.2 2.8 2.2 1.9 1.5, f16 by 8
+# 9.1 4.6 2.7 1.7 1.1, by 64 5.1 2.5 1.8 1.4 1.3, by 100 1.3 1.4 1.3 1.1 1.1; one column i8 16 7 3.9 1.8 0.9, f16 11 4.9
+# 2.4 1.2 0.6.  AVX2: three vectors i8 1.3 1.2 1.1 1.0 0.95, f16 7 7 3.3 2.4 1.6, four 1.5 1.2 1.1 1.2 0.8).
+ROW_STEPS, COLUMN_STEPS = 64, 32
+# Beside dot products, steps times vectors (i8_i32: 16 steps by 64 columns 1.0, 32 by 16 1.4, by 32 0.9, 64 by 16 1.1).
+DOTS_ROW = 64
+# With 16 registers a part of a vector of bytes is loaded piece by piece (bool by 16 columns 3.0 1.7 1.1 0.9 0.7; i8_i32
+# by 2, 8 and 16 columns, k = 8, 16, 64 0.5 0.3 0.2, 4.2 3.0 1.8, 3.3 1.2 1.0; one column 0.4 0.3 0.1).
+PART_STEPS = {"bool": 16, "i8_i32": 2}
 
 
 def config(problem: Problem, tier: registry.Isa, dots: bool = False) -> Config | None:
@@ -259,12 +281,16 @@ def _is_deep(problem: Problem, tier: registry.Isa) -> bool:
 
 def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if n == 1 or not registry.computes("small", problem.row) or (k > MAX_SMALL_K and not _long(problem, tier)):
+    if not registry.computes("small", problem.row):
+        return False
+    if m == 1 and problem.batch > 1 and problem.row.converts:
+        return _converted_rows(problem, tier, dots)
+    if n == 1 or (k > MAX_SMALL_K and not _long(problem, tier)):
         return False
     if 1 < m <= registry.DEEP_ROWS and k >= registry.DEEP_STEPS and _is_deep(problem, tier):
         return False
     if m == 1 and (problem.layout[1] != "n" or problem.row.converts):
-        return False
+        return False  # (one row that is converted, which gemv widens once)
     if m == 1 and problem.batch == 1:
         return one_row(problem, tier)
     long_row = tier.registers == 16 and problem.row.parts == 1 and n > _row(problem, tier)
@@ -284,6 +310,9 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
             return True
         limits = CONVERTED[problem.dtype]
         short_dots = dots and m * -(-n // registry.lanes(problem.row, tier)) * k <= DOTS_WORK
+        low = problem.row.exact or m <= limits.low // 2 or n >= LOW_COLUMNS or tier.registers == 16
+        if problem.layout[1] == "n" and not dots and m <= limits.low and low:
+            return True
         if problem.layout[1] != "n" or short_dots or max(m, n, k) <= (limits.dots if dots else limits.cube):
             return problem.layout[1] == "n"
         if problem.batch > 1:
@@ -306,6 +335,22 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     # 1.25, f64 313600 x 16 x 32 1.45; int32 1000000 x 16 x 16 0.83).
     far = problem.layout[0] == "n" and problem.row.lane[0] == "f" and problem.streamed > cpu.caches().l3
     return k <= SHORT and m > SMALL and n <= columns and not far
+
+
+def _converted_rows(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
+    # A stack of single rows by matrices: `ROW_STEPS`.
+    n, k, lanes = problem.n, problem.k, registry.lanes(problem.row, tier)
+    if problem.layout[1] != "n":
+        # (Times gemv's, AVX-512, k = 2, 4, 8, 16 by 8 columns: i8 3.1 2.5 1.9 1.3, bool 5.9 3.8 2.9 2.0, f16 2.3 1.6
+        # 0.7; i8_i32 1.5 1.4 1.1 0.8.)
+        return n > 1 and k <= CONVERTED[problem.dtype].turned and (tier.registers > 16 or n >= lanes // 4)
+    if tier.registers == 16 and n < lanes and k > PART_STEPS.get(problem.dtype, ROW_STEPS):
+        return False
+    if n == 1:
+        return k <= COLUMN_STEPS
+    if dots and k * -(-n // lanes) > DOTS_ROW:
+        return False
+    return k <= ROW_STEPS and n <= _row(problem, tier) and not _streams(problem, tier)
 
 
 def _flat(problem: Problem, tier: registry.Isa) -> bool:
