@@ -37,6 +37,9 @@ cdef enum:
     # speed over a copy of the left operand, m x n x k f32 f64 c64: 16 x 4 x 16 0.6 1.1 1.1, 120 x 1 x 16 2.7 3.1 2.4,
     # 30 x 1 x 64 4.2 3.2 3.1, 500 x 20 x 64 2.0 1.8 2.1, 300 x 4 x 300 2.4 8.1 3.2.
     ADDED = 1536
+    # Steps of such a product: of fewer all its time is what a product takes to begin (an inner axis of 8, reversed, 100
+    # x n x 8, 50 of them, n = 2, 4, 8 0.4 0.5 0.6, 600 x n x 8 0.6 0.4 0.5; of 20 1.0 1.0 1.3, 1.0 1.1 1.7).
+    ADDED_STEPS = 12
     # A stack whose axis lies innermost in all arrays: np.einsum multiplies vectors along it, a kernel gathers every
     # product from as many cache lines as it has elements, which pays where those are used often enough.  Zen 4, one
     # thread, stack of 256 adjacent elements, time of the kernels over np.einsum's, m = n = k 6 8 12 16 24 (elements are
@@ -305,7 +308,9 @@ cdef bint adds(const axis_t* row, const axis_t* column, const axis_t* step, cons
         free = column if i else row
         if copied[i] and (magnitude(step.strides[i]) == size or magnitude(free.strides[i]) == size):
             spared += <double>free.size * <double>step.size
-    return volume(row, column, step) >= ADDED and spared >= <double>row.size * <double>column.size
+    if step.size < ADDED_STEPS or volume(row, column, step) < ADDED:
+        return False
+    return spared >= <double>row.size * <double>column.size
 
 
 def contract(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, tuple stack, tuple free_a, tuple free_b, tuple summed, name):

@@ -147,7 +147,7 @@ def _whole(axes: Any, depth: int = 2) -> Any:
         return int(axes)
     if depth == 0 or not hasattr(axes, "__len__"):
         raise TypeError
-    return tuple([_whole(one, depth - 1) for one in axes])
+    return tuple([one if type(one) is int else _whole(one, depth - 1) for one in axes])
 
 
 # ---- what the axes do ----------------------------------------------------------------------------------------------
