@@ -14,7 +14,7 @@ import fastgemm
 from fastgemm import cpu, dispatch, kernels, registry
 from fastgemm.cpu import _features
 from fastgemm.driver import _plan
-from fastgemm.heuristic import half_tier, packed_b, rules
+from fastgemm.heuristic import half_narrow, half_tier, packed_b, rules
 from fastgemm.problem import Config, Problem, Record
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
@@ -271,3 +271,57 @@ def test_any_problem_gets_what_fits(
         problem = Problem(name, *sizes, batch, layout, threads)
         config = rules.config(problem)
         assert config.family == "numpy" or config.misfit(problem) is None
+
+
+# Few columns: layout, type, m, n, k, and the family and tier that multiply them.
+NARROW = [
+    ("f32", "nn", 32, 2, 1024, "dots", "v3"), ("f32", "nn", 4, 3, 512, "dots", "v3"),
+    ("f32", "nn", 64, 2, 1024, "dots", "v4"), ("f32", "nn", 200, 6, 500, "dots", "v4"),
+    ("f32", "nn", 32, 5, 512, "gemm", "v4"), ("f32", "nn", 1000, 7, 300, "gemm", "v4"),
+    ("f32", "nn", 32, 2, 64, "small", "v4"), ("f32", "nn", 20000, 5, 300, "gemm", "v3"),
+    ("f32", "nn", 32, 4, 100_000, "small", "v4"), ("f32", "nt", 16, 8, 512, "dots", "v3"),
+    ("f64", "nn", 16, 2, 512, "dots", "v3"), ("f64", "nn", 16, 4, 500, "gemm", "v4"),
+    ("f64", "nn", 200, 5, 512, "dots", "v4"), ("f64", "nn", 64, 10, 768, "gemm", "v3"),
+    ("f64", "nn", 64, 10, 800, "gemm", "v4"), ("f64", "nt", 8, 8, 256, "dots", "v3"),
+    ("f64", "nt", 64, 7, 512, "gemm", "v4"), ("f64", "nt", 16, 12, 1000, "dots", "v4"),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("zen4")
+@pytest.mark.skipif(not kernels.has("gemm", "v4"), reason="no AVX-512")
+@pytest.mark.parametrize("case", NARROW, ids=str)
+def test_few_columns(case: tuple[str, str, int, int, int, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    name, layout, m, n, k, family, isa = case
+    monkeypatch.delenv("FASTGEMM_ISA", raising=False)
+    for threads in (1, 2):
+        config = rules.config(Problem(name, m, n, k, layout=layout, threads=threads))
+        assert (config.family, config.isa) == (family, isa)
+    dtype = registry.dtype(name).numpy
+    rng = np.random.default_rng(k)
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n)))
+    b = np.asfortranarray(b) if layout[1] == "t" else b
+    np.testing.assert_allclose(fastgemm.matmul(a, b), a.astype("f8") @ b, rtol=0, atol=4 * k * np.finfo(dtype).eps)
+
+
+@pytest.mark.usefixtures("zen4")
+def test_few_columns_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacks, other layouts and types keep their rules, and so does a CPU with whole vectors."""
+    monkeypatch.delenv("FASTGEMM_ISA", raising=False)
+    wanted = Problem("f32", 32, 2, 1024)
+    assert bool(half_narrow.way(wanted)) is (V4 in kernels.runnable())
+    for other in (
+        Problem("f32", 32, 2, 1024, batch=2), Problem("f32", 32, 2, 1024, layout="tn"), Problem("c64", 32, 2, 1024),
+        Problem("f16", 32, 2, 1024), Problem("i32", 32, 2, 1024), Problem("f32", 3, 2, 1024),
+        Problem("f32", 32, 1, 1024), Problem("f32", 32, 13, 1024), Problem("f32", 32, 2, 127),
+    ):  # fmt: skip
+        assert half_narrow.way(other) == ""
+    monkeypatch.setattr(cpu, "_half_wide", lambda: False)
+    assert half_narrow.way(wanted) == ""
+
+
+@pytest.mark.usefixtures("zen4")
+@pytest.mark.skipif(not kernels.has("gemm", "v4"), reason="no AVX-512")
+def test_tiles_beside_rows_whole_pages_apart() -> None:
+    for name, k in (("f32", 1024), ("f64", 512)):
+        apart, beside = (rules.config(Problem(name, 64, 7, steps), V4) for steps in (k, k + 8))
+        assert (apart.mr, beside.mr) == (8, 14)

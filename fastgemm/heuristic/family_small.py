@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
-from . import brief, l1, l1_written, strides
+from . import brief, half_narrow, l1, l1_written, strides
 from .costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
 from .ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 
@@ -281,7 +281,7 @@ def _is_deep(problem: Problem, tier: registry.Isa) -> bool:
 
 def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if not registry.computes("small", problem.row):
+    if not registry.computes("small", problem.row) or half_narrow.way(problem):
         return False
     if m == 1 and problem.batch > 1 and problem.row.converts:
         return _converted_rows(problem, tier, dots)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from .. import cpu, registry
 from ..problem import PACKED, Problem
+from . import half_narrow
 from .ways import far_bytes
 
 # A vector by rows from memory, if they are so long (176 x 176 (1001) 2.2, 1 x 800 x 8000 2.2, 4608 x 1536 1.6, 100 x
@@ -148,6 +149,9 @@ def _matrix(problem: Problem, half: registry.Isa) -> bool:
     if problem.row.exact:
         # Multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7).
         return _far(problem) or _words(problem, half)
+    way = half_narrow.way(problem)
+    if way:
+        return way in (half_narrow.SHORT_DOTS, half_narrow.SHORT_BLOCKS)
     return _far(problem) or _far_items(problem) or _thin(problem, half) or _partial(problem, half)
 
 

@@ -38,8 +38,16 @@ def tiles(problem: Problem, tier: registry.Isa) -> tuple[tuple[int, int], ...]:
     return tuple(
         (mr, nr)
         for mr, nr in registry.tiles(problem.row, tier)
-        if nr > lanes or (problem.n <= nr and not _too_tall(problem, mr))
+        if not _rows_collide(problem, mr, lanes) and (nr > lanes or (problem.n <= nr and not _too_tall(problem, mr)))
     )
+
+
+def _rows_collide(problem: Problem, mr: int, lanes: int) -> bool:
+    # Rows of one vector beside an A whose rows lie whole pages apart, more of them than L1 has ways (Zen 4, AVX-512,
+    # one thread, 8x48 and 6x64 times 14x32, k = 1024, 2048: f32 64 x 10 1.6 1.65, 64 x 16 1.5 1.5, 200 x 16 1.6 1.6,
+    # 1000 x 10 1.8 1.85, 32 x 16 1.15; 8x24 times 14x16, k = 512, 1024: f64 64 x 5 1.6 1.7, 200 x 8 1.6 1.5).
+    paged = problem.layout[0] == "n" and problem.k * problem.row.itemsize % PAGE == 0 and not problem.row.converts
+    return paged and problem.n <= lanes and problem.m > mr // 2 and mr > cpu.caches().l1d // PAGE
 
 
 def _too_tall(problem: Problem, mr: int) -> bool:
