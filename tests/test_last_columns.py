@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,10 +119,13 @@ def test_other_calls_of_the_plan(tier: str) -> None:
     assert np.array_equal(plan.run(a[::-1], b), want[::-1])
 
 
-def test_rows_whole_pages_apart() -> None:
+@pytest.mark.parametrize(("l1d", "bytes_apart"), [(48, 2048), (32, 1024)])
+def test_rows_whole_pages_apart(l1d: int, bytes_apart: int, pretend: Any) -> None:
     """There such a kernel's rows meet in a few sets of L1, the more of them the fewer columns there are."""
-    tried, isa = Problem("f32", 200, 33, 500), registry.isa("v4")
+    pretend(l1d, 1 << 10, 32 << 10)
+    steps = bytes_apart // 4
+    tried, isa = Problem("f32", 200, 33, steps - 4), registry.isa("v4")
     assert few_left(tried, isa)
-    assert not few_left(replace(tried, k=512), isa)
-    assert few_left(replace(tried, n=35, k=512), isa)
-    assert not few_left(replace(tried, n=35, k=1024), isa)
+    assert not few_left(replace(tried, k=steps), isa)
+    assert few_left(replace(tried, n=35, k=steps), isa)
+    assert not few_left(replace(tried, n=35, k=2 * steps), isa)

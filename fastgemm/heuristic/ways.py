@@ -60,9 +60,10 @@ TURNED_STEPS = 48
 # L1: of an eighth of a vector, and of more (times all columns together, AVX-512 on Zen 5, f32 33, 49, 65 columns, 200 x
 # n x 512 0.75 0.71 0.84, 1000 x n x 512 0.68 0.67 0.79, 2000 x n x 1024 0.36 0.43 0.48, but 1000 x n x 256 0.94 to
 # 1.04, x 768 1.0; 35, 36, 67 columns by 512 1.1 to 1.2, 2000 x n x 1024 0.85 0.9 0.9; f64 33, 34 columns 2000 x n x 512
-# 0.75; AVX2 17, 33 columns 2000 x n x 1024 0.92, others 1.0 to 1.07).
+# 0.75; AVX2 17, 33 columns 2000 x n x 1024 0.92, others 1.0 to 1.07); half as far beside an L1 of 32 KiB (Zen 4, f32
+# 100 x n x 256, n = 17, 18, 33 0.6 0.5 0.7, 300 x n x 256 0.6 0.6 0.75).
 LEFT_ROWS, LEFT_STEPS = 32, 96
-LEFT_APART, LEFT_APART_MORE = 2048, 4096
+LEFT_APART, LEFT_APART_MORE, LEFT_SMALL_L1 = 2048, 4096, 32 << 10
 # Of a product whose operands both lie along k (layout nt), one is packed by turning it over.  Few rows of A cost less
 # than all of B: the transposed output is computed, and its tiles are turned over instead.  Times of that, of B packed
 # (Zen 5, one thread, B of 1 and of 42 MB): f32 16 rows 0.63 and 0.84, 32 0.81 and 0.93, 36 1.12 and 1.18, 48 0.96 and
@@ -252,7 +253,8 @@ def few_left(problem: Asked, tier: registry.Isa) -> bool:
     left = problem.n * row.parts % lanes
     few = 0 < left <= lanes // 4 and problem.n * row.parts > lanes
     row_bytes = problem.k * row.parts * row.real_bytes
-    apart = row_bytes % (LEFT_APART if left <= lanes // 8 else LEFT_APART_MORE) > 0
+    least = LEFT_APART if left <= lanes // 8 else LEFT_APART_MORE
+    apart = row_bytes % (least // 2 if cpu.caches().l1d <= LEFT_SMALL_L1 else least) > 0
     near = problem.m * row_bytes <= _l3() // 4
     plain = not row.converts and row.group == 1 and problem.epilogue == "none"
     enough = problem.m >= LEFT_ROWS and problem.k >= LEFT_STEPS
