@@ -28,14 +28,17 @@ nn, f32, blocks in place of small's rows that share vectors
 f64 3, 4              8 to 32             1.2   1.3   1.3   2.0   1.3   2.0   2.1
 nn, blocks of short vectors in place of long ones: f64, ten columns, rows of A half a page apart, 256, 768, 1280 steps,
 by 32 to 1000 rows 1.3 to 1.4, 1.3 to 1.7, 1.3 to 1.4; of 9, 11 and 12 columns, or of 384 steps, nothing.
-nt, dot products of short vectors in place of long ones
-f32 2 columns by 4 to 32 rows             1.9   1.9   2.2   2.2   2.0   1.9   1.8
-    3, 4, 7, 8                            1.3   1.3   1.3   1.3   1.2   1.2   1.0
-f64 2                                     2.1   2.1   2.0   2.0   1.9   1.9   1.9
+nt, dot products of short vectors in place of long ones (of 32, 64 and 90 steps 1.1 1.8 1.9, 1.1 1.4 1.4, f64 1.8 1.9
+2.1, 1.2 1.3 1.4)
+f32 2 columns by 4 to 63 rows             1.9   1.9   2.2   2.2   2.0   1.9   1.8
+    3, 4                                  1.3   1.3   1.3   1.2   1.2   1.2   1.0
+    7, 8          4 to 32                 1.3   1.3   1.3   1.3   1.2   1.2   1.0
+f64 2             4 to 63                 2.1   2.1   2.0   2.0   1.9   1.9   1.9
     3                                     1.4   1.4   1.3   1.2   1.1   1.1   1.0
+    4                                     1.3   1.4   1.0
     7, 8          4, 8                    1.5   1.4   1.2   1.2   1.0   1.0   1.0
-nt, blocks, B turned over, in place of dot products
-f64 7, 8         32 to 128                1.5   1.5   1.5   1.5   1.3   1.4   1.3
+nt, blocks, B turned over, in place of dot products; of 64 and 90 steps 1.2 and 1.6
+f64 7, 8         16 to 128                1.5   1.5   1.5   1.5   1.3   1.4   1.3
 nt, dot products of long vectors in place of short ones
 f64 12            4 to 32                 1.2   1.2   1.5   1.5   1.4   1.3   1.5
 
@@ -122,17 +125,16 @@ def _many(m: int, k: int, least: int) -> str:
 
 
 def _single_t(m: int, n: int, k: int) -> str:
-    short = n == 2 or (n in (3, 4, 7, 8) and k <= 1024)
-    return SHORT_DOTS if short and m <= FEW_ROWS_T and k >= STEPS else ""
+    if n <= 4:
+        return SHORT_DOTS if m <= FEW_ROWS and (n == 2 or k <= 1024) else ""
+    return SHORT_DOTS if n in (7, 8) and m <= FEW_ROWS_T and STEPS <= k <= 1024 else ""
 
 
 def _double_t(m: int, n: int, k: int) -> str:
-    if k < STEPS:
-        return ""
-    if n <= 3:
-        return SHORT_DOTS if m <= FEW_ROWS_T and (n == 2 or k <= 512) else ""
-    if n in (7, 8):
-        if m <= 8:
-            return SHORT_DOTS if k <= 512 else ""
-        return BLOCKS if m >= FEW_ROWS_T else ""
-    return DOTS if n == 12 and m <= FEW_ROWS_T else ""
+    if n <= 4:
+        return SHORT_DOTS if m <= FEW_ROWS and (n == 2 or k <= (512 if n == 3 else 256)) else ""
+    if n in (7, 8) and k >= 64:
+        if m >= 16:
+            return BLOCKS
+        return SHORT_DOTS if k <= 512 else ""
+    return DOTS if n == 12 and m <= FEW_ROWS_T and k >= STEPS else ""
