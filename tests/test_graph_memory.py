@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fastgemm import cpu
-from fastgemm.graph import Builder, Graph, compile, memory, passes, touches
+from fastgemm import cpu, dispatch, kernels
+from fastgemm.graph import Builder, Graph, compile, costs, memory, passes, touches
+from fastgemm.graph.ir import Node
+from fastgemm.problem import Config, Problem
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -43,9 +46,17 @@ def attention(batch: int = 2) -> Graph:
     return build.graph()
 
 
+def product(left: tuple[int, ...], right: tuple[int, ...], rows: int | None = None) -> list[touches.Touch]:
+    """What ``a @ b`` touches; of ``rows``, a member of a chain."""
+    build = Builder()
+    build.output(build.input("a", left, "float32") @ build.input("b", right, "float32"), "y")
+    graph = build.graph()
+    return touches.of_node(graph, graph.nodes[-1], rows)
+
+
 def test_what_fits_is_fetched_once() -> None:
     """Three arrays of 256 KiB: a cache that holds all of them fetches nothing in the second call, a small one all."""
-    whole = memory.traffic(chain_of(2), (64 * KIB, 4 * MIB))
+    whole = memory.traffic(chain_of(2), (64 * KIB, 3 * 256 * KIB))
     assert whole.total == (4 * 256 * KIB, 0)
     assert [step.bytes for step in whole.steps] == [(512 * KIB, 0)] * 2
 
@@ -82,6 +93,70 @@ def test_a_product_reads_again_what_does_not_fit() -> None:
     left = touches.Touch("a", size["a"], *touches._ways("a", nest, size))
     assert left.again(2 * MIB) == 0
     assert left.again(128 * KIB) == 63 * MIB
+    # One way through B passes one block of rows; one through A is the whole product.
+    assert once.sweep == (1 + 16 + 1) * MIB // 4
+    assert left.sweep == 6 * MIB
+
+
+def test_stacks_of_products() -> None:
+    """By one matrix they are a product of more rows; otherwise each matrix is one."""
+    assert product((4, 128, 512), (512, 512)) == product((512, 512), (512, 512))
+    for stack, alone in zip(product((4, 128, 512), (4, 512, 512)), product((128, 512), (512, 512)), strict=True):
+        assert stack.size == 4 * alone.size
+        assert stack[2:] == alone[2:]
+    assert any(touch.ways for touch in product((128, 512), (512, 512)))
+
+
+def test_a_member_of_a_chain_touches_the_rows_of_its_piece() -> None:
+    """And the whole of a matrix that they are multiplied by: of a stack's, theirs."""
+    for left, right in (((64, 512), (512, 512)), ((4, 64, 512), (512, 512)), ((4, 64, 512), (4, 512, 512))):
+        assert product(left, right, 8) == product((8, 512), (512, 512))
+    build = Builder()
+    x, mask = build.input("x", (4, 64, 512), "float32"), build.input("mask", (4, 1, 512), "float32")
+    bias, beside = build.input("bias", (512,), "float32"), build.input("beside", (1, 64, 512), "float32")
+    build.output(x + mask + bias + beside, "y")
+    graph = build.graph()
+    sizes = [[one.size for one in touches.of_node(graph, node, 8)] for node in graph.nodes]
+    assert sizes == [[8 * 2048, rows * 2048, 8 * 2048] for rows in (1, 1, 8)]
+    build = Builder()
+    build.output(build.input("x", (64, 1, 512), "float32") + build.input("y", (64, 1, 512), "float32"), "z")
+    graph = build.graph()
+    assert [one.size for one in touches.of_node(graph, graph.nodes[0], 8)] == [8 * 2048] * 3, "matrices of one row"
+
+
+def test_numbers_that_are_repeated_lie_there_once() -> None:
+    build = Builder()
+    build.output(build.relu(build.broadcast(build.input("x", (1, 64), "float32"), shape=(32, 64))), "y")
+    graph = build.graph()
+    assert [touches.bytes_of(graph, node.output) for node in graph.nodes] == [256, 32 * 256]
+
+
+def test_the_loops_of_a_product_are_those_of_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Problem] = []
+
+    def turns(config: Config, m: int, n: int, k: int, dtype: str = "float32", packed: bool = False) -> list[float]:
+        def resolve(problem: Problem, limbs: bool) -> Any:
+            asked.append(problem)
+            return SimpleNamespace(config=config)
+
+        monkeypatch.setattr(dispatch, "resolve", resolve)
+        return [loop.turns for loop in touches.loops(m, n, k, np.dtype(dtype), packed)]
+
+    gemm = Config("gemm", "v3", 6, 16, mc=120, kc=256, nc=512)
+    assert turns(gemm, 240, 1024, 512, packed=True) == [2, 2, 2, 32, 20]
+    assert turns(gemm, 60, 48, 30) == [1, 1, 1, 3, 10]
+    assert turns(gemm, 3, 8, 30, "uint8") == [1] * 5
+    assert turns(gemm.replace(family="small"), 240, 1024, 512) == [1, 1, 1, 64, 40]
+    assert turns(gemm.replace(family="gemv"), 240, 1024, 512) == [1] * 5
+    assert turns(gemm.replace(family="dots", mr=0, nr=0), 240, 1024, 512) == [2, 2, 2, 1, 1]
+    assert [(problem.dtype, problem.layout, problem.threads) for problem in asked[:3]] == [
+        ("f32", "np", 1), ("f32", "nn", 1), ("i8_i32", "nn", 1),
+    ]  # fmt: skip
+    asked.clear()
+    assert turns(gemm, 240, 1024, 512, "longdouble") == [1] * 5
+    monkeypatch.setattr(kernels, "active_isa", lambda: None)
+    assert turns(gemm, 240, 1024, 512) == [1] * 5
+    assert not asked, "no plan without kernels"
 
 
 @pytest.mark.parametrize("graph", [chain_of(3), perceptron(), perceptron(512), attention()], ids=str)
@@ -119,6 +194,54 @@ def test_shared_memory_counts_once() -> None:
     graph = chain_of(2)
     places = dict.fromkeys(graph.values, "one block")
     assert memory.traffic(graph, (64 * KIB,), places).total[0] == 2 * 256 * KIB
+
+
+def test_of_arrays_in_shared_memory_the_larger_counts() -> None:
+    for kind, other in (("float16", "float32"), ("float32", "float16")):
+        build = Builder()
+        build.output(build.cast(build.input("x", (64, 1024), kind), dtype=other), "y")
+        assert memory.traffic(build.graph(), (KIB,), {"x": "one block", "y": "one block"}).total[0] == 64 * 1024 * 4
+
+
+def test_views_are_their_sources_memory() -> None:
+    build = Builder()
+    x = build.input("x", (64, 1024), "float32")
+    build.output(build.relu(build.relu(x).reshape(1024, 64)), "y")
+    assert memory.traffic(build.graph(), (600 * KIB,)).total == memory.traffic(chain_of(2), (600 * KIB,)).total
+
+
+def as_chain(graph: Graph, block: int, keys: int = 0) -> Graph:
+    """All of a graph's nodes as one chain."""
+    body = costs.part(graph, graph.nodes)
+    chain = Node("chain", tuple(body.inputs), tuple(body.outputs), {"body": body, "block": block, "keys": keys})
+    return Graph([chain], [body.values[name] for name in (*body.inputs, *body.outputs)], body.inputs, body.outputs)
+
+
+def test_each_piece_of_a_chain_reads_its_weights() -> None:
+    """16 pieces of 16 KiB an array, and two weights of 256 KiB, which a cache holds beside a piece or does not."""
+    build, weight = Builder(), np.ones((256, 256), "f4")
+    x = build.input("x", (256, 256), "float32")
+    build.output(build.relu(x @ weight) @ weight.T.copy() + x, "y")
+    graph = build.graph()
+    large, small = (memory.traffic(as_chain(graph, 16), (size << 10,)).total[0] for size in (1024, 400))
+    assert 512 * KIB <= large < 2 * 512 * KIB
+    assert 16 * 512 * KIB < small <= 16 * (512 + 4 * 16) * KIB
+    assert large < memory.traffic(graph, (1024 * KIB,)).total[0]
+
+
+def test_parts_of_the_keys_stay_in_the_cache() -> None:
+    """Scores of a piece are 1 MiB, those of a part of the keys 256 KiB."""
+    build = Builder()
+    q, k, v = (build.input(name, (1, 1, 2048, 64), "float32") for name in "qkv")
+    build.output(build.softmax(q @ k.T) @ v, "y")
+    whole, parts = (memory.traffic(as_chain(build.graph(), 128, keys), (2 * MIB,)).total[0] for keys in (0, 512))
+    assert parts <= 4 * 512 * KIB < whole, "queries, keys, values and means once"
+
+
+def test_pieces() -> None:
+    assert memory.cut((4, 100, 64), True, 32) == (13, (32, 13))
+    assert memory.cut((4, 100, 64), False, 32) == (16, (32, 4))
+    assert memory.cut((4, 100, 64), False, 128) == (4, (100, 1))
 
 
 def test_shapes_without_numbers() -> None:

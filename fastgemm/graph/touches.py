@@ -61,7 +61,7 @@ def of_node(graph: Graph, node: Node, rows: int | None = None) -> list[Touch]:
     names = list(dict.fromkeys((*node.inputs, node.output)))
     sizes = {name: bytes_of(graph, name) if rows is None else part_of(graph, node, name, rows) for name in names}
     whole = sum(sizes.values())
-    if node.kind != ops.PRODUCT or len(node.inputs) < 2:
+    if node.kind != ops.PRODUCT:
         return [Touch(name, size, whole) for name, size in sizes.items()]
     left, right, out = node.inputs[0], node.inputs[1], node.output
     (*lead, m, n), k = graph.values[out].shape, graph.values[left].shape[-1]
