@@ -193,7 +193,7 @@ class PackedMatrix(_packed.Right):
             return out
         if target.dtype != wanted:
             target = target.astype(wanted)
-        return target if target.ndim else target[()]
+        return target
 
     def _run(self, left: Array, target: Array, row: registry.DType) -> None:
         assert self.panels is not None

@@ -15,7 +15,7 @@ from oracle import assert_close, integers, normal
 import fastgemm
 from fastgemm import _packed, cpu, dispatch, kernels, packed, registry
 from fastgemm.heuristic import packed_b
-from fastgemm.problem import PACKED, Problem
+from fastgemm.problem import MAX_BYTES_K, PACKED, Problem
 
 TIERS = [tier.name for tier in kernels.runnable()]
 DTYPES = sorted({name for row in registry.DTYPES for name in row.names})
@@ -151,6 +151,31 @@ def test_calls_that_need_no_conversion(name: str) -> None:
     assert fastgemm.matmul(deep[:, :0], made).shape == (2, 0, 40)
 
 
+@pytest.mark.parametrize("name", DTYPES)
+def test_the_long_way_is_the_short_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has to be converted first gives the results, types and refusals of what has not."""
+    made, deep = fastgemm.pack(integers((50, 40), name, 2)), integers((2, 3, 50), name, 1)
+
+    def given(a: np.ndarray, dtype: Any, kind: Any) -> Any:
+        out = None if kind is None else np.full((*a.shape[:-1], 40), 3, kind)
+        try:
+            got = made.product(a, out, dtype)
+        except (TypeError, ValueError) as error:
+            return type(error)
+        assert out is None or got is out
+        return type(got), got.dtype, got.tolist()
+
+    calls = [
+        (a, dtype, kind)
+        for a in (deep, deep[0, 0], deep[:0])
+        for dtype in (None, name, "f4", "f8", "i4")
+        for kind in (None, name, "f4", "f8", "i4")
+    ]
+    short = [given(*call) for call in calls]
+    monkeypatch.setattr(_packed, "product", lambda *call: None)
+    assert [given(*call) for call in calls] == short
+
+
 def test_pickle_and_copies() -> None:
     for name in DTYPES:
         b = integers((30, 20), name, 5)
@@ -158,6 +183,8 @@ def test_pickle_and_copies() -> None:
         again = pickle.loads(pickle.dumps(made))
         assert (again.shape, again.dtype, again.rows, again.nbytes) == (made.shape, made.dtype, 7, made.nbytes)
         np.testing.assert_array_equal(np.asarray(again), b)
+        assert np.asarray(again).dtype == b.dtype
+        assert again.__array__(np.complex128).dtype == np.complex128
     # By value: what is written holds the array, not the panels of this CPU.
     assert len(pickle.dumps(fastgemm.pack(np.ones((5, 1), "f8")))) < 600
     with pytest.raises(ValueError, match="must be copied"):
@@ -191,7 +218,7 @@ def test_zero_points(tier: registry.Isa, name: str) -> None:
 
 def test_errors() -> None:
     made = fastgemm.pack(np.ones((4, 3), "f4"))
-    ones = np.ones((2, 4), "f4")
+    ones, whole = np.ones((2, 4), "f4"), np.ones((2, 2), "i1")
     for call, error, text in (
         (lambda: fastgemm.pack(np.ones(3)), ValueError, "a matrix"),
         (lambda: fastgemm.pack(np.ones((2, 2), "g")), TypeError, "no kernels"),
@@ -202,7 +229,12 @@ def test_errors() -> None:
         (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=0.5), ValueError, "must hold whole numbers"),
         (lambda: fastgemm.pack(np.ones((2, 2), "i1"), zero_point=[1, 2, 3]), ValueError, "one number or 2"),
         (lambda: ones.astype("f8") @ made, TypeError, "packed as float32, a is float64"),
+        (lambda: fastgemm.pack(np.ones((MAX_BYTES_K + 1, 1), "i1")), ValueError, f"up to {MAX_BYTES_K} rows"),
         (lambda: made @ ones.T, TypeError, "right operand"),
+        (lambda: np.matmul(made, made), TypeError, "right operand"),
+        (lambda: np.matmul(ones, ones.T, out=made), TypeError, "right operand"),
+        (lambda: fastgemm.matmul(np.float32(1), made), ValueError, "inner sizes differ"),
+        (lambda: fastgemm.matmul(whole, fastgemm.pack(whole), dtype="f4"), TypeError, "products of bytes give"),
         (lambda: np.ones((2, 5), "f4") @ made, ValueError, "inner sizes differ"),
         (lambda: np.add(ones, made), TypeError, "add"),
         (lambda: fastgemm.matmul(ones, made, dtype="f8"), TypeError, "not float64"),
