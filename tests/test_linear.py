@@ -323,12 +323,13 @@ def test_out() -> None:
         np.testing.assert_array_equal(out, want)
     assert not wide[:, 1::2].any()
     for at in range(4):
-        copies = [array.copy() for array in (x, weight, bias, residual)]
-        out = np.broadcast_to(copies[2], (30, 30)).copy() if at == 2 else copies[at]
-        if at == 2:
-            copies[2] = out[0]
-        assert fastgemm.linear(*copies[:3], activation="silu", residual=copies[3], out=out) is out
-        np.testing.assert_array_equal(out, want)
+        for way in (fastgemm.linear, layer.general):
+            copies = [array.copy() for array in (x, weight, bias, residual)]
+            out = np.broadcast_to(copies[2], (30, 30)).copy() if at == 2 else copies[at]
+            if at == 2:
+                copies[2] = out[0]
+            assert way(*copies[:3], activation="silu", residual=copies[3], out=out) is out
+            np.testing.assert_array_equal(out, want)
     readonly = np.empty((30, 30), "f4")
     readonly.flags.writeable = False
     for bad, error, text in (
@@ -441,13 +442,15 @@ def test_mixed_types_and_subclasses() -> None:
     class Own(np.ndarray):
         pass
 
-    got = fastgemm.linear(x.view(Own), weight, bias, activation="relu")
-    assert type(got) is Own
-    np.testing.assert_allclose(got, np.maximum(x @ weight.T + bias, 0), rtol=1e-5, atol=1e-6)
+    for right in (weight, fastgemm.pack(weight, trans=True)):
+        got = fastgemm.linear(x.view(Own), right, bias, activation="relu")
+        assert type(got) is Own
+        np.testing.assert_allclose(got, np.maximum(x @ weight.T + bias, 0), rtol=1e-5, atol=1e-6)
 
 
 def test_errors() -> None:
     x, weight, bias, residual = operands(3, 5, 4, "f4")
+    packed = fastgemm.pack(weight, trans=True)
     for call, error, text in (
         (lambda: fastgemm.linear(x, weight.T), ValueError, "x has 4 features, weight takes 5"),
         (lambda: fastgemm.linear(x[0, 0], weight), ValueError, "at least one dimension"),
@@ -463,6 +466,7 @@ def test_errors() -> None:
         (lambda: fastgemm.linear(x, weight, activation=()), TypeError, "a name or"),
         (lambda: fastgemm.linear(x, weight, activation=3), TypeError, "a name or"),
         (lambda: fastgemm.linear(x * 1j, weight, activation="gelu"), TypeError, "for real numbers"),
+        (lambda: fastgemm.linear(x.astype("f8"), packed), TypeError, "packed as float32, a is float64"),
     ):  # fmt: skip
         with pytest.raises(error, match=text):
             call()
