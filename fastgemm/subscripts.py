@@ -95,7 +95,7 @@ def parse(text: str, ndims: tuple[int, ...]) -> Reading | None:
     elif extra and "..." not in right:
         return None
     output = right.replace("...", hidden, 1)
-    if not _all_letters(output) or len(set(output)) < len(output) or not set(output) <= set("".join(inputs)):
+    if len(set(output)) < len(output) or not set(output) <= set("".join(inputs)):
         return None
     return Reading(tuple(inputs), output)
 

@@ -309,6 +309,7 @@ ODD: list[tuple[str, Call]] = [
     ("einsum", lambda f: f("ij,jk->ii", A, B)),
     ("einsum", lambda f: f("ij,jk->iz", A, B)),
     ("einsum", lambda f: f("i1,jk", A, B)),
+    ("einsum", lambda f: f("i1,1k->ik", A, B)),
     ("einsum", lambda f: f("ij,jk->", A, B)),
     ("einsum", lambda f: f(" i j , j k -> i k ", A, B)),
     ("einsum", lambda f: f("ij,jk->ik->", A, B)),
@@ -318,11 +319,15 @@ ODD: list[tuple[str, Call]] = [
     ("einsum", lambda f: f("...ij,jk->ik", A[None], B)),
     ("einsum", lambda f: f("...ij,...jk->...ik", A[None], B)),
     ("einsum", lambda f: f("...ij,...jk->ik", A, B)),
+    ("einsum", lambda f: f("...ijk,k->i", A, B)),
+    ("einsum", lambda f: f("ij,...jk", A[None], B[None])),
+    ("einsum", lambda f: f("...Aj,jB->...AB", A[None], B)),
     ("einsum", lambda f: f(A, [0, 1], B, [1, 2])),
     ("einsum", lambda f: f(A, [0, 1], B, [1, 2], [2, 0])),
     ("einsum", lambda f: f(A, [0, 1], B, (1, 30), [30, 0])),
     ("einsum", lambda f: f(A, [..., 1], B, [1, 2], [..., 2])),
     ("einsum", lambda f: f(A, [..., 1], B, [1, 30])),
+    ("einsum", lambda f: f(A, [0, 1], B, [1, 30], optimize=True)),
     ("einsum", lambda f: f(A, [0, 60], B, [60, 2])),
     ("einsum", lambda f: f(A, [0, -1], B, [1, 2])),
     ("einsum", lambda f: f(A, [0, "j"], B, [1, 2])),
@@ -461,6 +466,10 @@ def test_one_product(seen: list[Problem]) -> None:
     assert problem_of(seen, lambda: fastgemm.inner(a, a)) == (240, 240, 50, 1)
     assert problem_of(seen, lambda: fastgemm.einsum("xyij,yik->xyjk", a, np.ones((3, 40, 7)))) == (7, 50, 40, 3)
     assert problem_of(seen, lambda: fastgemm.einsum("xyij,yjk->xyik", a, np.ones((3, 50, 7)))) == (7, 40, 50, 3)
+    # Axes under an ellipsis are axes.
+    assert problem_of(seen, lambda: fastgemm.einsum("...j,jk->...k", a, np.ones((50, 7)))) == (7, 240, 50, 1)
+    assert problem_of(seen, lambda: fastgemm.einsum("...j,jk", a, np.ones((50, 7)))) == (7, 240, 50, 1)
+    assert problem_of(seen, lambda: fastgemm.einsum(a, [..., 1], np.ones((50, 7)), [1, 2])) == (7, 240, 50, 1)
     # A sum over one operand alone comes first, and the diagonal.
     assert problem_of(seen, lambda: fastgemm.einsum("xyij,jk->xk", a, np.ones((50, 7)))) == (2, 7, 50, 1)
     assert problem_of(seen, lambda: fastgemm.einsum("iij,jk->ik", np.ones((9, 9, 8)), np.ones((8, 7)))) == (7, 9, 8, 1)
