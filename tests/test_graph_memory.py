@@ -196,6 +196,19 @@ def test_shared_memory_counts_once() -> None:
     assert memory.traffic(graph, (64 * KIB,), places).total[0] == 2 * 256 * KIB
 
 
+def test_an_array_that_is_used_again_and_again_counts_once() -> None:
+    """Four of 256 KiB, of which one holds what three steps make."""
+    build = Builder()
+    x, y = (build.input(name, (64, 1024), "float32") for name in "xy")
+    build.output(build.relu(x), "z")
+    for _ in range(3):
+        y = build.relu(y)
+    build.output(x + y, "w")
+    graph = build.graph()
+    places = {name: name if name in "xzw" else "one block" for name in graph.values}
+    assert memory.traffic(graph, (1024 * KIB,), places).total == (0,)
+
+
 def test_of_arrays_in_shared_memory_the_larger_counts() -> None:
     for kind, other in (("float16", "float32"), ("float32", "float16")):
         build = Builder()
