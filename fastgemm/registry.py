@@ -205,6 +205,8 @@ FAMILIES = (
         (("v4", ("amx_tile", "amx_bf16"), ("-mamx-tile", "-mamx-bf16")),),
     ),
 )
+# Those that run loops over blocks; the others have one way to pack and none of these parameters.
+BLOCKED = frozenset(row.name for row in FAMILIES if row.template == "kernels/gemm.pyx.tp")
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {
     ("gemm", "i8_i32"): Dot("pairs", 2, 0, False, slim=True),

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastgemm
-from fastgemm import database, registry
+from fastgemm import allowed, database, registry
 from fastgemm.driver import _team
 from fastgemm.problem import LAYOUTS, PACKED, Config, Problem, Record
-from fastgemm.tune import compare, driver, journal, report, shapes, strategies, worker
+from fastgemm.tune import compare, driver, journal, report, shapes, space, strategies, worker
 from fastgemm.tune.driver import Budget, Trials
 from fastgemm.tune.measure import Measurement, ReplayRunner
 from fastgemm.tune.shapes import Shape, ShapeError
@@ -298,6 +298,18 @@ def test_the_space_follows_the_registry():
     assert {(c.threads, c.split) for c in configs} == {(1, "n"), (2, "n"), (2, "m"), (2, "k")}
 
 
+def test_families_are_those_that_run_here(monkeypatch):
+    def families(asked, runs):
+        monkeypatch.setattr(allowed, "asked_of_f32", lambda: asked)
+        monkeypatch.setattr(space, "runnable", lambda family, isa: runs(family))
+        problem = Problem("f32", 500, 500, 500)
+        return {config.family for config in Space(problem, start_for(problem, "v4")).all()}
+
+    assert families("", lambda family: True) == {"gemm", "small", "amx_f32"}
+    assert families("vectors", lambda family: True) == {"gemm", "small"}
+    assert families("", lambda family: family == "gemm") == {"gemm"}
+
+
 def test_blocks_of_equal_effect_are_one():
     problem = Problem("f32", 48, 48, 200)
     blocks = {(c.mc, c.kc, c.nc) for c in Space(problem, start_for(problem)).all()}
@@ -312,12 +324,38 @@ def test_no_more_threads_than_pieces_of_work():
     shared = {(c.threads, c.split) for c in Space(problem, start_for(problem)).all() if c.threads > 1}
     assert max(threads for threads, split in shared if split == "m") == 2
     assert {split for _, split in shared} == {"m", "k"}
+    pair = Problem("f32", 2, 8, 100_000, threads=2)
+    assert (2, "m") in {(c.threads, c.split) for c in Space(pair, start_for(pair)).all()}, "a row for each"
+    # But the heuristic's own team is in the space whatever it has to do.
+    start = start_for(pair).replace(threads=2, split="n")
+    assert start in Space(pair, start)
 
 
 def test_no_team_for_what_takes_microseconds():
     small, large = Problem("f32", 1, 64, 1216, threads=2), Problem("f32", 128, 128, 128, threads=2)
     teams = [{config.threads for config in Space(p, Config("gemm", "v3", 6, 16)).all()} for p in (small, large)]
     assert teams == [{1}, {1, 2}]
+
+
+def test_families_without_panels_pack_what_they_must():
+    """One point of each kernel: B as it lies, or copied where its rows do not lie along a vector."""
+    for problem, packs in (
+        (Problem("f32", 32, 32, 32), {("small", "none")}),
+        (Problem("f32", 32, 32, 32, layout="nt"), {("small", "b"), ("dots", "none")}),
+        (Problem("f32", 32, 1, 32, layout="nt"), {("small", "none"), ("dots", "none")}),
+        (Problem("f32", 1, 900, 700, layout="nt"), {("small", "b"), ("dots", "none"), ("gemv", "none")}),
+    ):
+        configs = [c for c in Space(problem, start_for(problem)).all() if c.family != "gemm"]
+        assert {(c.family, c.pack) for c in configs} == packs
+        assert len({(c.family, c.mr, c.nr) for c in configs}) == len(configs)
+
+
+def test_one_thread_shares_nothing():
+    problem = Problem("f32", 300, 300, 300, threads=2)
+    start = start_for(problem)
+    assert Space(problem, start.replace(split="m")).start == start
+    shared = start.replace(split="m", threads=2)
+    assert Space(problem, shared).start == shared
 
 
 def test_a_start_that_does_not_fit_is_refused():

@@ -183,6 +183,21 @@ def test_experiences_are_of_this_machine_and_of_other_problems(tmp_path: Path) -
     assert history.experiences(trials, [], "a cpu", "abc", "v4", PROBLEM) == []
 
 
+def test_what_no_model_describes_is_no_experience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's products, kernels of a shape's own and of another build; and the newest problems are enough."""
+    special, numpy = CONFIG.replace(special="0" * 32), Config("numpy", "v3")
+    trials = [trial(32), trial(32, config=special)]
+    records = [
+        Record(replace(PROBLEM, n=32), config, 1e-5, 2e-5, 9, "random", "2026-01-01", build)
+        for config, build in ((numpy, "abc"), (special, "abc"), (CONFIG.replace(pack="b"), "another"))
+    ]
+    assert history.experiences(trials, records, "a cpu", "abc", "v3", PROBLEM) == []
+    monkeypatch.setattr(history, "MOST_PROBLEMS", 2)
+    trials = [trial(n, config=config) for n in (16, 32, 64) for config in (CONFIG, CONFIG.replace(pack="b"))]
+    found = history.experiences(trials, [], "a cpu", "abc", "v3", PROBLEM)
+    assert [one.nests.extents()["n"][0, 0] for one in found] == [64, 32]
+
+
 def test_a_run_adds_to_what_it_learns_from(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     history.append(history.beside(path), [trial(32), trial(32, config=CONFIG.replace(pack="b"))])
@@ -196,6 +211,17 @@ def test_a_run_adds_to_what_it_learns_from(tmp_path: Path) -> None:
     found, left_out = history.read(log.path)
     assert (len(found), left_out, said) == (5, [], [])
     assert [one.outcome for one in found] == ["ok"] * 4 + ["crash"]
+
+
+def test_lines_that_are_no_trials_are_said_once(tmp_path: Path) -> None:
+    path, said = tmp_path / "tuning.json", list[str]()
+    history.append(history.beside(path), [trial(32), trial(32, config=CONFIG.replace(pack="b"))])
+    with open(history.beside(path), "a") as file:
+        file.write("no trial\n")
+    log = Log(path, "a cpu", "abc", said.append)
+    assert [len(log.experiences(PROBLEM, "v3")) for _ in range(2)] == [1, 1]
+    assert len(said) == 1
+    assert "1 lines of the log of trials left out" in said[0]
 
 
 def test_a_log_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:

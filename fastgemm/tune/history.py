@@ -134,7 +134,7 @@ def experiences(
             of.pop(trial.config, None)
             of[trial.config] = trial.seconds
     for record in records:
-        if record.kernels == kernels and record.config.family != "numpy" and not record.config.special:
+        if record.kernels == kernels and record.config.family != "numpy":
             found.setdefault(record.problem, {}).setdefault(record.config, record.seconds)
     kept: list[Experience] = []
     for problem, costs in reversed(found.items()):

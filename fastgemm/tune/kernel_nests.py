@@ -34,7 +34,7 @@ def described(problem: Problem, configs: Sequence[Config]) -> Nests:
         size = {"m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         size[config.split] = ceil(size[config.split] / config.threads)
         m, n, k = size["m"], size["n"], size["k"]
-        blocked = config.family == "gemm"
+        blocked = config.family in registry.BLOCKED
         jc, pc, ic = (ceil(n / config.nc), ceil(k / config.kc), ceil(m / config.mc)) if blocked else (1, 1, 1)
         mr, nr = (config.mr, config.nr) if config.mr else (1, GEMV_VECTORS * lanes)
         # Blocks and panels are balanced.

@@ -145,7 +145,7 @@ class Space(SearchSpace[Config]):
         """Return the configuration at some coordinates; None where there is none."""
         value = {name: self.values[name][index] for name, index in point.items()}
         kernel, team, pack = value["kernel"], value["team"], value["pack"]
-        if kernel.family in ("gemv", "small", "dots"):
+        if kernel.family not in registry.BLOCKED:
             # The other families have one way to pack and no blocks: one point stands for all.
             if any(point[name] != index for name, index in self._rest.items()):
                 return None
@@ -219,7 +219,7 @@ class Space(SearchSpace[Config]):
         The blocks rest at the start's and the packing at the first that suits a gemm kernel, so
         that a configuration of another family has neighbours in gemm.
         """
-        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family not in ("gemv", "small", "dots"))
+        tiled = next(kernel for kernel in self.values["kernel"] if kernel.family in registry.BLOCKED)
         blocks = {name: self.values[name].index(getattr(self.start, name)) for name in ORDERED}
         sizes = {name: getattr(self.start, name) for name in ORDERED}
         legal = [
