@@ -16,7 +16,7 @@ from conftest import Child
 from oracle import FLOATS, assert_identical, integers, normal, outcome
 
 import fastgemm
-from fastgemm import _install, dispatch, numpy_loops
+from fastgemm import _install, dispatch, kernels, numpy_loops
 from fastgemm.driver import _plan
 from fastgemm.problem import Config, Problem
 
@@ -337,6 +337,27 @@ def test_failure_half_way(monkeypatch: pytest.MonkeyPatch, seen: list[Problem]) 
         assert not fastgemm.is_installed()
         np.ones((3, 3)) @ np.ones((3, 3))
         assert seen == []
+
+
+def test_kernels_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy is as it was."""
+
+    def damaged(tier: str) -> None:
+        raise RuntimeError(f"no {tier}")
+
+    monkeypatch.setattr(kernels, "load", damaged)
+    for enter in (fastgemm.install, lambda: fastgemm.installed().__enter__()):
+        with pytest.raises(RuntimeError, match="no v"):
+            enter()
+        assert not fastgemm.is_installed()
+
+
+def test_no_kernels_for_this_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "active_isa", lambda: None)
+    _plan.forget_plans()
+    with fastgemm.installed():
+        assert (np.ones((2, 3)) @ np.ones((3, 2))).tolist() == [[3, 3], [3, 3]]
+    _plan.forget_plans()
 
 
 def test_no_plan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -265,6 +265,8 @@ ODD: list[tuple[str, Call]] = [
     ("dot", lambda f: f(A, A)),
     ("dot", lambda f: f(A, 2)),
     ("dot", lambda f: f(2, 3)),
+    ("dot", lambda f: f(A, np.array(2.0))),
+    ("dot", lambda f: f(np.array(2.0), np.array(3.0))),
     ("dot", lambda f: f([1.0, 2.0], [3.0, 4.0])),
     ("dot", lambda f: f(A, "x")),
     ("dot", lambda f: f(A)),
@@ -278,6 +280,7 @@ ODD: list[tuple[str, Call]] = [
     ("inner", lambda f: f(A, B)),
     ("inner", lambda f: f(A, A.astype("O"))),
     ("inner", lambda f: f(2.0, A)),
+    ("inner", lambda f: f(A, np.array(2.0))),
     ("inner", lambda f: f([1, 2], [3, 4])),
     ("tensordot", lambda f: f(A, B)),
     ("tensordot", lambda f: f(A, B, 1)),
@@ -476,6 +479,15 @@ def test_one_product(seen: list[Problem]) -> None:
     assert problem_of(seen, lambda: fastgemm.einsum("ij,ij", np.ones((30, 40)), np.ones((30, 40)))) == (1, 1, 1200, 1)
 
 
+def test_without_a_path_several_operands_are_numpys(seen: list[Problem]) -> None:
+    """One loop without intermediate arrays, which may be large; a path makes pairs of them."""
+    three = [np.ones((40, 40))] * 3
+    for optimize in (False, True):
+        _plan.forget_plans()
+        assert fastgemm.einsum("ij,jk,kl", *three, optimize=optimize)[0, 0] == 1600
+        assert bool(seen) is optimize
+
+
 def test_small_sums_stay_numpys(seen: list[Problem], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert einstein.SMALL > 64
@@ -621,6 +633,24 @@ def test_floating_point_errors_of_numpys_loop() -> None:
         assert outcome(lambda f: f(text, a, b), fastgemm.einsum).warned == []
         ((_, message),) = outcome(lambda f: f(text, a, b, optimize=True), fastgemm.einsum).warned
     assert message == "invalid value encountered in matmul"
+
+
+def test_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's product answers; of einsum's single loop there are no floating-point errors then either."""
+    monkeypatch.setattr(contraction._contraction, "contract", lambda *given: False)
+    a, b = integers((4, 5, 6), "f8", 1), integers((6, 5, 3), "f8", 2)
+    same("einsum", lambda f: f("ijk,kjl->li", a, b))
+    same("tensordot", lambda f: f(a, b, ([1, 2], [1, 0])))
+    with np.errstate(all="raise"):
+        assert np.isnan(fastgemm.einsum("ij,jk", np.full((3, 3), np.inf), np.zeros((3, 3)))).all()
+        with pytest.raises(FloatingPointError, match="invalid value"):
+            fastgemm.einsum("ij,jk", np.full((3, 3), np.inf), np.zeros((3, 3)), optimize=True)
+
+
+def test_the_larger_operand_says_in_which_order_to_sum() -> None:
+    large, small, axes = np.empty((9, 30, 40)), np.empty((40, 30, 3)), ((1, 2), (1, 0))
+    assert contraction._cheaper_order(large, small, axes) == [0, 1]
+    assert contraction._cheaper_order(large[:1], small, axes) == [1, 0]
 
 
 def test_reading() -> None:
