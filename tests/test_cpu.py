@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Child
 
-from fastgemm import cpu, registry, variables
+from fastgemm import allowed, cpu, registry, variables
 from fastgemm.cpu import _caches, _cores, _cpuid, _features
 
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -382,6 +382,26 @@ def test_a_switch_that_says_nothing_known_is_reported(monkeypatch: pytest.Monkey
     for default in (False, True):
         with pytest.warns(RuntimeWarning, match="FASTGEMM_AMX='none' is neither 0 nor 1"):
             assert variables.switch("FASTGEMM_AMX", default) is default
+
+
+def test_a_family_runs_where_all_that_it_asks_for_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instructions, tile registers that the system gives, and bfloat16 that may take subnormal numbers for zero."""
+
+    def running(*without: str, tiles: bool = True, exact: str = "") -> set[str]:
+        monkeypatch.setattr(cpu, "features", lambda: offered.difference(without))
+        monkeypatch.setattr(cpu, "gives_tiles", lambda: tiles)
+        monkeypatch.setenv("FASTGEMM_BF16", exact)
+        return {row.name for row in registry.FAMILIES if row.tiers and allowed.runs(row.name, registry.isa("v4"))}
+
+    offered = {name for row in registry.FAMILIES for _, names, _ in row.tiers for name in names}
+    assert running() == {"vnni", "bf16", "amx_int8", "amx_bf16", "amx_f32"}
+    assert running(exact="exact") == {"vnni", "amx_int8", "amx_f32"}
+    assert running(tiles=False) == {"vnni", "bf16"}
+    assert running("avx512_vnni") == {"bf16", "amx_bf16", "amx_f32"}
+    assert running("amx_int8") == {"vnni", "bf16", "amx_bf16", "amx_f32"}
+    assert not allowed.runs("bf16", registry.isa("v3")), "a tier without the family"
+    assert running("amx_tile", "amx_bf16", "avx512_bf16", "avx512_vnni") == set()
+    assert allowed.runs("gemm", registry.isa("v4")), "the tier is the caller's to choose"
 
 
 @pytest.mark.parametrize(

@@ -604,6 +604,12 @@ def test_weights_by_channel() -> None:
         back = np.moveaxis(np.moveaxis(q.values, axis, -1) * q.scale, -1, axis)
         assert np.isclose(np.abs(back - w).max(), q.error)
         assert q.error <= q.scale.max() / 2 * 1.0001
+    w[:, 3], w[:, 5] = 0, 1e-45
+    with np.errstate(all="raise", under="ignore"):
+        q = fastgemm.quantize_weights(w)
+    assert not q.values[:, [3, 5]].any(), "nothing that float32 could scale"
+    assert q.scale[[3, 5]].tolist() == [1, 1]
+    assert fastgemm.quantize_weights(w[:0]).scale.tolist() == [1] * 20
 
 
 @pytest.mark.parametrize("quantise", [fastgemm.quantize_weights, fastgemm.dynamic_quantize_linear])
