@@ -242,6 +242,25 @@ def test_each_piece_of_a_chain_reads_its_weights() -> None:
     assert large < memory.traffic(graph, (1024 * KIB,)).total[0]
 
 
+def test_pieces_read_the_rows_of_a_mask_that_they_need() -> None:
+    """A constant as an input; of a mask of 256 KiB that eight heads share, which stays in a cache, there is one."""
+
+    def masked(shape: tuple[int, ...], known: bool, size: int) -> int:
+        build = Builder()
+        q, k, v = (build.input(name, (1, 8, 256, 64), "float32") for name in "qkv")
+        mask = build.constant(np.zeros(shape, "f4")) if known else build.input("mask", shape, "float32")
+        build.output(build.softmax(q @ k.T + mask) @ v, "y")
+        return memory.traffic(as_chain(build.graph(), 64), (size << 10,)).total[0]
+
+    shapes = ((1, 8, 256, 256), (1, 1, 256, 256), (256, 256), (1, 8, 1, 256))
+    for size in (48, 512, 2048):
+        given, known = ([masked(shape, known, size) for shape in shapes] for known in (False, True))
+        assert given == known
+        assert given[1] == given[2]
+    # Queries, keys, values and means are 2 MiB, of which a part is still there.
+    assert given[0] > 3 * MIB > 2 * MIB > given[1] > given[3]
+
+
 def test_parts_of_the_keys_stay_in_the_cache() -> None:
     """Scores of a piece are 1 MiB, those of a part of the keys 256 KiB."""
     build = Builder()
@@ -252,9 +271,9 @@ def test_parts_of_the_keys_stay_in_the_cache() -> None:
 
 
 def test_pieces() -> None:
-    assert memory.cut((4, 100, 64), True, 32) == (13, (32, 13))
-    assert memory.cut((4, 100, 64), False, 32) == (16, (32, 4))
-    assert memory.cut((4, 100, 64), False, 128) == (4, (100, 1))
+    assert memory.cut((4, 100, 64), True, 32) == (13, (32, 13, True))
+    assert memory.cut((4, 100, 64), False, 32) == (16, (32, 4, False))
+    assert memory.cut((4, 100, 64), False, 128) == (4, (100, 1, False))
 
 
 def test_shapes_without_numbers() -> None:

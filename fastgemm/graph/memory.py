@@ -226,7 +226,8 @@ class _Cache:
         inside: set[str] = set()
         count, part = pieces(body, node)
         groups, narrow = _groups(body, node.attributes.get("keys", 0))
-        outside = {name: self.places.get(name, name) for name in (*body.inputs, *body.outputs)}
+        parted = [name for name, value in body.values.items() if value.is_constant and not _is_shared(body, name)]
+        outside = {name: self.places.get(name, name) for name in (*body.inputs, *parted, *body.outputs)}
         for at in range(min(count, FOLLOWED)):
             total = 0
             for group in groups:
@@ -248,15 +249,36 @@ class _Cache:
         later = spent[len(spent) // 2 :]
         return sum(spent) + round((count - len(spent)) * sum(later) / len(later))
 
-    def _place(self, body: Graph, name: str, outside: Mapping[str, str], at: int, part: _Pieces) -> str:
-        value = body.values[name]
+    @staticmethod
+    def _place(body: Graph, name: str, outside: Mapping[str, str], at: int, part: _Pieces) -> str:
         if name not in outside:
             # Constants are shared; what is made and read inside lies in one scratch, again and again.
-            return name if value.is_constant else f"{body.outputs[0]} scratch {name}"
-        if math.prod(value.shape[:-1]) == 1:
-            return outside[name]
-        weight = any(name in one.inputs[1:2] and one.kind == ops.PRODUCT for one in body.nodes)
-        return f"{outside[name]}#{at // part.blocks if weight else at}"
+            return name if body.values[name].is_constant else f"{body.outputs[0]} scratch {name}"
+        return outside[name] if _is_shared(body, name) else f"{outside[name]}#{_number(body, name, at, part)}"
+
+
+def _is_right(body: Graph, name: str) -> bool:
+    return any(name in node.inputs[1:2] and node.kind == ops.PRODUCT for node in body.nodes)
+
+
+def _is_shared(body: Graph, name: str) -> bool:
+    """Whether all pieces of a chain read the whole of a value: a weight, or a vector."""
+    return math.prod(body.values[name].shape[: -2 if _is_right(body, name) else -1]) == 1
+
+
+def _number(body: Graph, name: str, at: int, part: _Pieces) -> str:
+    """Return which part of a value a piece of a chain reads: of its matrices, and of the blocks of rows of that."""
+    shape = body.values[name].shape
+    matrix, block = divmod(at, part.blocks)
+    found: list[int] = []
+    if not (_is_right(body, name) or (shape[-2] == 1 and not part.all_rows)):
+        found.append(block)
+    if not part.all_rows:
+        # Axes that operands are repeated along have one part.
+        for size, own in zip(body.values[body.outputs[0]].shape[-3::-1], shape[-3::-1], strict=False):
+            matrix, index = divmod(matrix, size)
+            found.append(index if own != 1 else 0)
+    return ",".join(map(str, found))
 
 
 def _groups(body: Graph, keys: int) -> tuple[list[list[Node]], dict[str, float]]:
@@ -273,10 +295,13 @@ def _groups(body: Graph, keys: int) -> tuple[list[list[Node]], dict[str, float]]
 class _Pieces(NamedTuple):
     rows: int
     blocks: int
+    all_rows: bool
 
 
 def pieces(body: Graph, node: Node) -> tuple[int, _Pieces]:
-    """Return how many pieces a chain runs in, the rows of one, and how many blocks of rows a matrix has."""
+    """Return how many pieces a chain runs in, the rows of one, how many blocks of rows a matrix has, and whether all
+    leading axes are rows of one matrix.
+    """
     flat = rowwise.joined(body.nodes, body.values)
     return cut(body.values[body.outputs[0]].shape, flat, node.attributes["block"])
 
@@ -286,7 +311,7 @@ def cut(shape: tuple[int, ...], flat: bool, block: int) -> tuple[int, _Pieces]:
     rows = math.prod(shape[:-1]) if flat else shape[-2]
     block = min(block, rows)
     blocks = -(-rows // block)
-    return blocks * (1 if flat else math.prod(shape[:-2])), _Pieces(block, blocks)
+    return blocks * (1 if flat else math.prod(shape[:-2])), _Pieces(block, blocks, flat)
 
 
 def _within(capacity: int, between: int, old: int, new: int) -> float:

@@ -99,7 +99,7 @@ def bytes_of(graph: Graph, name: str) -> int:
 def part_of(graph: Graph, node: Node, name: str, rows: int) -> int:
     """Bytes of the part of a value that some rows of a node's result need: their own, or a matrix of its stack."""
     value, out = graph.values[name], graph.values[node.output]
-    if value.is_constant or math.prod(value.shape[:-1]) == 1:
+    if math.prod(value.shape[:-1]) == 1:
         return bytes_of(graph, name)
     width = value.shape[-1] * value.dtype.itemsize
     if node.kind == ops.PRODUCT and name == node.inputs[1]:
