@@ -336,8 +336,8 @@ def _run(
     if terms is None:
         out[...] = total
         return
-    first, second, scale, zero, both, low, high = terms
-    factor = first.reshape(-1, 1) * second / (scale if both else np.float32(1))
+    first, second, scale, zero, _, low, high = terms
+    factor = first.reshape(-1, 1) * second / scale
     out[...] = (np.rint(total * factor.astype("f8")) + zero).clip(low, high).astype(out.dtype)
 
 

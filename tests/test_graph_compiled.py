@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -172,6 +173,31 @@ def test_several_outputs_and_what_is_handed_on() -> None:
         for name, array in want.items():
             assert np.array_equal(got[name], array)
             assert not np.shares_memory(got[name], given)
+
+
+def test_results_lie_where_operands_are_needed_no_longer() -> None:
+    """Steps of 4 KiB, whose results take the place of their operands unless those are read again, or the caller's."""
+
+    def workspace(make: Callable[[fg.Builder, fg.Tensor], fg.Tensor]) -> int:
+        build = fg.Builder()
+        build.output(make(build, build.input("x", (16, 64), "float32")), "y")
+        return fg.compile(build.graph(), fusion="none").workspace_bytes // 4096
+
+    assert workspace(lambda build, x: build.relu(build.tanh(build.relu(x)))) == 1
+    assert workspace(lambda build, x: build.relu(x)) == 0
+    assert workspace(lambda build, x: build.relu((one := build.tanh(x)) + build.relu(one))) == 2
+    assert workspace(lambda build, x: build.relu(build.tanh(x) @ np.ones((64, 64), "f4"))) == 2, "read to the end"
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_what_is_read_turned_is_not_overwritten(fusion: str) -> None:
+    for make in (lambda h: h.T, lambda h: h + h.T, lambda h: h.T - h, lambda h: h.T.reshape(16, 16) * h.T):
+        build = fg.Builder()
+        h = build.tanh(build.input("x", (16, 16), "float64"))
+        build.output(build.tanh(-build.sqrt(build.abs(make(h)))), "y")
+        graph, x = build.graph(), numbers((16, 16), "f8")
+        got = fg.compile(graph, fusion=fusion)(x=x)
+        np.testing.assert_allclose(got, reference.run(graph, {"x": x})["y"], rtol=1e-12)
 
 
 def test_outputs_lie_apart() -> None:

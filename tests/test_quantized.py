@@ -341,6 +341,9 @@ def test_refusals() -> None:
     for left, count in ((a, 3), (a, 0), (a[0], 2)):
         with pytest.raises(ValueError, match="a_zero_point has shape"):
             fastgemm.matmul_integer(left, a, np.zeros(count, "i1"))
+    for right, count in ((a, 3), (a, 0), (a[0], 2)):
+        with pytest.raises(ValueError, match="b_zero_point has shape"):
+            fastgemm.matmul_integer(a, right, None, np.zeros(count, "i1"))
     with pytest.raises(ValueError, match="inner sizes"):
         fastgemm.matmul_integer(a, np.ones((3, 2), "i1"))
     with pytest.raises(TypeError, match="y_zero_point"):
@@ -387,8 +390,11 @@ def test_qlinear_matmul_nodes(depth: int, kind: str, scale: str) -> None:
         assert np.array_equal(got, want)
 
 
+@pytest.mark.parametrize("taken", [True, False], ids=["by kernels", "by NumPy"])
 @pytest.mark.parametrize("kind", ["i1", "u1"])
-def test_scales_of_rows_and_columns(kind: str) -> None:
+def test_scales_of_rows_and_columns(kind: str, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not taken:
+        monkeypatch.setattr(_mixed, "product", lambda *given: False)
     rng = np.random.default_rng(1)
     a, b = full((21, 50), kind, 1), full((50, 33), kind, 2)
     sa, sb = (rng.random(n).astype("f4") * 0.01 + 0.001 for n in (21, 33))
