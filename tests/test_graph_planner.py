@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from fastgemm.chain import SCRATCH, Ref
 from fastgemm.graph.planner import Birth, Death, Placement, place
+from fastgemm.graph.scratch import Scratch
 
 # Births by size, deaths by None, of the planner tests of oneDNN's graph compiler.
 TRACE = [
@@ -55,6 +59,28 @@ def test_alignment() -> None:
     assert [offset % 64 for offset in made.offsets.values()] == [0] * 4
     assert made.offsets["c"] == 192
     assert made.total == 256
+
+
+class Member(NamedTuple):
+    """A step of a chain, as far as its memory goes."""
+
+    read: Ref
+    written: Ref
+
+
+def test_scratch_of_a_chain() -> None:
+    """Rows are there from the first member that has them to the last."""
+    scratch = Scratch()
+    one, two, three = (scratch.rows(100, "float32") for _ in range(3))
+    given = Ref(0, "float32", row=400, column=4)
+    found, total = scratch.placed([Member(given, one), Member(one, two), Member(two, three)], 8)
+    (kept, first), (again, second), (_, third) = found
+    assert kept == given
+    assert again == first
+    assert [ref.slot for ref in (first, second, third)] == [SCRATCH] * 3
+    assert [ref.offset for ref in (first, second, third)] == [0, 8 * 448, 0]
+    assert (first.row, total) == (448, 2 * 8 * 448), "whole cache lines"
+    assert scratch.rows(256, "float32").row == 1024 + 64, "rows do not lie whole kilobytes apart"
 
 
 def test_refusals() -> None:
