@@ -136,6 +136,65 @@ def test_rounds_pair_the_samples(runner):
     assert len(runner.rounds([GOOD], 3)[0]) == 3
 
 
+def stand_in(problem, config):
+    """A product whose configuration does not matter."""
+
+    def run(a, b, out, times):
+        np.matmul(a, b, out=out)
+
+    return run
+
+
+def test_what_is_beaten_is_not_timed_for_long(monkeypatch):
+    bench = worker.Bench(PROBLEM, 0, stand_in)
+
+    def samples(seconds, best):
+        monkeypatch.setattr(worker, "_calibrate", lambda repeat: (1, seconds))
+        monkeypatch.setattr(worker, "_sample", lambda repeat, number: seconds)
+        return len(bench.time(GOOD, best)["samples"])
+
+    assert samples(1.01 * worker.HOPELESS, 1) == 1
+    assert samples(1.01 * worker.BEATEN, 1) == samples(worker.HOPELESS, 1) == worker.MIN_SAMPLES
+    assert samples(1.0, math.inf) == worker.MIN_SAMPLES, "a long one"
+    assert samples(worker.TRIAL_SECONDS / 10, 1.0) == 10
+    assert samples(1e-9, 1.0) == worker.MAX_SAMPLES
+
+
+def test_rounds_go_forth_and_back(monkeypatch):
+    """What the machine does meanwhile happens to the first as to the last."""
+    order = []
+
+    def make(problem, config):
+        run = stand_in(problem, config)
+        return lambda *given: (order.append(config), run(*given))
+
+    bench = worker.Bench(PROBLEM, 0, make)
+    for number, each in ((1, 1), (2, 2)):
+        monkeypatch.setattr(worker, "_calibrate", lambda repeat, number=number: (number, 1.0))
+        order.clear()
+        bench.rounds([GOOD, PRINTS], 3)
+        turns = [GOOD, PRINTS, PRINTS, GOOD, GOOD, PRINTS]
+        # (The first of each is checked; and small products are warmed up each time.)
+        assert order == [GOOD, PRINTS, *(config for config in turns for _ in range(each))]
+
+
+@pytest.mark.parametrize(
+    ("takes", "number", "seconds"),
+    [
+        ([1e-3] * 2, 1, 1e-3),                  # long enough as it is
+        ([1e-6] * 9, 500, 1e-6),                # as many as are long enough
+        ([1e-3, *[1e-6] * 9], 500, 1e-6),       # the machine was busy the first time
+        ([2.0], 1, 2.0),                        # so long that once must do
+    ],
+)
+def test_samples_are_long_enough(monkeypatch, takes, number, seconds):
+    takes = iter(takes)
+    monkeypatch.setattr(worker, "_sample", lambda repeat, times: next(takes))
+    found = worker._calibrate(lambda times: None)
+    assert found[0] == pytest.approx(number, abs=1)
+    assert found[1] == seconds
+
+
 def test_numpy_is_timed_in_a_process_of_its_own(runner):
     assert 0 < runner.numpy_seconds() < math.inf
 
