@@ -19,6 +19,7 @@ from graph_samples import attention, graphs, has_rows, inputs_of, mlp, numbers
 import fastgemm
 from fastgemm import graph as fg
 from fastgemm.graph import Graph, GraphError, passes, reference
+from fastgemm.graph.passes.copies import count
 
 FUSIONS = passes.FUSIONS
 
@@ -200,6 +201,18 @@ def test_what_is_read_turned_is_not_overwritten(fusion: str) -> None:
         graph, x = build.graph(), numbers((16, 16), "f8")
         got = fg.compile(graph, fusion=fusion)(x=x)
         np.testing.assert_allclose(got, reference.run(graph, {"x": x})["y"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 24), (16, 1), (24,), (1, 1), (16, 24)])
+def test_what_is_repeated_is_not_copied(shape: tuple[int, ...]) -> None:
+    build = fg.Builder()
+    h = build.tanh(build.input("x", shape, "float64"))
+    build.output(-build.sqrt(build.abs(build.broadcast(h, shape=(2, 16, 24)))), "y")
+    graph, x = build.graph(), numbers(shape, "f8")
+    for fusion in FUSIONS:
+        compiled = fg.compile(graph, fusion=fusion)
+        np.testing.assert_allclose(compiled(x=x), reference.run(graph, {"x": x})["y"], rtol=1e-12)
+        assert count(compiled.graph) == (0, 0)
 
 
 def test_outputs_lie_apart() -> None:

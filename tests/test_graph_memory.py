@@ -270,6 +270,23 @@ def test_parts_of_the_keys_stay_in_the_cache() -> None:
     assert parts <= 4 * 512 * KIB < whole, "queries, keys, values and means once"
 
 
+def test_costs_of_ways() -> None:
+    graph = passes.apply(perceptron(512, (64, 512, 512, 512, 128)), "fine")
+    run = [node for node in graph.nodes if node.kind != "view"]
+    one, two = (costs.Costs(graph, threads, (48 * KIB, MIB, 32 * MIB)) for threads in (1, 2))
+    assert one.apart([]) == 0
+    assert one.apart(run[1:2]) == one.apart(run[2:3]), "layers of one kind"
+    for way in (one.apart(run), one.chained(run, 64)):
+        assert way > one.apart(run[:2]) > costs.STEP
+    assert two.chained(run, 64) < one.chained(run, 64) < 2 * two.chained(run, 64)
+    # One item for all rows keeps a thread waiting.
+    assert two.chained(run, 512) > two.chained(run, 256)
+    # What costs too much is not followed to the end, and not taken for the cost.
+    assert two.chained(run, 32, limit=1.0) == np.inf
+    assert two.chained(run, 32) < np.inf
+    assert two.chained(run, 32, limit=1.0) < np.inf, "known by now"
+
+
 def test_pieces() -> None:
     assert memory.cut((4, 100, 64), True, 32) == (13, (32, 13, True))
     assert memory.cut((4, 100, 64), False, 32) == (16, (32, 4, False))
