@@ -205,7 +205,7 @@ FAMILIES = (
         (("v4", ("amx_tile", "amx_bf16"), ("-mamx-tile", "-mamx-bf16")),),
     ),
 )
-# Those that run loops over blocks; the others have one way to pack and none of these parameters.
+# Those of gemm's loops, whose blocks and ways to pack can be chosen.
 BLOCKED = frozenset(row.name for row in FAMILIES if row.template == "kernels/gemm.pyx.tp")
 # Dot products, by family and dtype.  Where the CPU has none for bytes, they are widened to pairs of 16 bits.
 DOTS = {

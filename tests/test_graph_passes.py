@@ -788,6 +788,22 @@ def test_costs_order_ways_as_the_clock_does() -> None:
         assert found == sorted(found)
 
 
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("heads", [1, 12])
+def test_attention_under_a_constant_mask_is_a_chain(heads: int) -> None:
+    """The same as under one that is given: of all heads, or of each, as biases by distance are."""
+    blocks = []
+    for known in (False, True):
+        build, shape = Builder(), (1, heads, 384, 384)
+        q, k, v = (build.input(name, (1, 12, 384, 64), "float32") for name in "qkv")
+        mask = build.constant(np.zeros(shape, "f4")) if known else build.input("mask", shape, "float32")
+        build.output(build.softmax(q @ k.T / 8.0 + mask) @ v, "y")
+        made = chains(passes.apply(build.graph(), "fine"), threads=2, l2=1 << 20)
+        blocks.append([node.attributes["block"] for node in made.nodes if node.op == "chain"])
+    assert len(blocks[0]) == 1
+    assert blocks[0] == blocks[1]
+
+
 def test_chains_end_where_others_read() -> None:
     build = Builder()
     x = build.input("x", (64, 16), "float32")
