@@ -203,6 +203,14 @@ def test_what_is_read_turned_is_not_overwritten(fusion: str) -> None:
         np.testing.assert_allclose(got, reference.run(graph, {"x": x})["y"], rtol=1e-12)
 
 
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_no_numbers_have_any_shape(fusion: str) -> None:
+    build = fg.Builder()
+    x = build.relu(build.input("x", (3, 0, 4), "float32"))
+    build.output(build.relu(x.transpose(2, 1, 0).reshape(0, 5)), "y")
+    assert fg.compile(build.graph(), fusion=fusion)(x=np.empty((3, 0, 4), "f4")).shape == (0, 5)
+
+
 @pytest.mark.parametrize("shape", [(1, 24), (16, 1), (24,), (1, 1), (16, 24)])
 def test_what_is_repeated_is_not_copied(shape: tuple[int, ...]) -> None:
     build = fg.Builder()

@@ -13,6 +13,7 @@ import pytest
 from fastgemm import cpu, dispatch, kernels
 from fastgemm.graph import Builder, Graph, compile, costs, memory, passes, touches
 from fastgemm.graph.ir import Node
+from fastgemm.heuristic import rules
 from fastgemm.problem import Config, Problem
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -285,6 +286,29 @@ def test_costs_of_ways() -> None:
     assert two.chained(run, 32, limit=1.0) == np.inf
     assert two.chained(run, 32) < np.inf
     assert two.chained(run, 32, limit=1.0) < np.inf, "known by now"
+
+
+def test_products_are_estimated_as_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Problem] = []
+    monkeypatch.setattr(rules, "cycles", lambda problem, config: asked.append(problem) or 1.0)
+
+    def problems(left: Any, right: Any, known: bool, turned: bool = False, rows: int = 0) -> list[tuple[Any, ...]]:
+        build = Builder()
+        other = build.constant(np.ones(right, "f4")) if known else build.input("b", right, "float32")
+        build.output(build.input("a", left, "float32") @ (other.T if turned else other), "y")
+        graph = build.graph()
+        nodes, ways = [node for node in graph.nodes if node.kind != "view"], costs.Costs(graph, 2, (KIB, MIB, 8 * MIB))
+        asked.clear()
+        _ = ways.chained(nodes, rows) if rows else ways.apart(nodes)
+        return [(p.m, p.n, p.k, p.batch, p.layout, p.threads) for p in asked[:1]]
+
+    assert problems((4, 96, 64), (64, 128), False) == [(384, 128, 64, 1, "nn", 2)]
+    assert problems((4, 96, 64), (64, 128), True) == [(384, 128, 64, 1, "np", 2)]
+    assert problems((4, 96, 64), (4, 64, 128), False) == [(96, 128, 64, 4, "nn", 2)]
+    assert problems((4, 96, 64), (4, 64, 128), True) == [(96, 128, 64, 4, "nn", 2)]
+    assert problems((4, 96, 64), (4, 128, 64), False, turned=True) == [(96, 128, 64, 4, "nt", 2)]
+    assert problems((4, 96, 64), (64, 128), True, rows=8) == [(8, 128, 64, 1, "np", 1)]
+    assert problems((4, 96, 64), (4, 64, 128), False, rows=8) == [(8, 128, 64, 1, "nn", 1)]
 
 
 def test_pieces() -> None:
