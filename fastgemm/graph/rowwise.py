@@ -33,7 +33,7 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
     out, reads = values[node.output], [values[name] for name in node.inputs]
     kind = out.dtype.name
     half, known = kind in registry.HALVES, row_types()
-    if len(out.shape) < 2 or out.size == 0 or any(value.size == 0 for value in reads):
+    if len(out.shape) < 2 or any(value.size == 0 for value in reads):
         return False
     if node.op == "qlinear":
         return reads[0].shape[:-1] == out.shape[:-1] and all(value.is_constant for value in reads[2:])
@@ -52,7 +52,7 @@ def lowers(node: Node, values: Mapping[str, Value]) -> bool:
         return False
     if node.op in ("matmul", "linear"):
         whole = all(value.shape[-1:] == out.shape[-1:] for value in reads[2:])
-        return whole and reads[0].shape[:-1] == out.shape[:-1] and len(reads[1].shape) <= len(out.shape)
+        return whole and reads[0].shape[:-1] == out.shape[:-1]
     if node.op in ROWS:
         late = half and node.op == "layer_norm" and not all(value.is_constant for value in reads[1:])
         last = node.attributes.get("axis", -1) in (-1, len(out.shape) - 1)
