@@ -249,7 +249,7 @@ class Config:
             return f"{tier.name} has no {self.family} kernels"
         if packed and (why := self._misfit_packed(dt, problem)):
             return why
-        if self.family in registry.BLOCKED:
+        if self.family not in ("gemv", "small", "dots"):
             strip = self.pack == "none" and not packed and registry.strips(self.family, dt)
             if strip and (problem.layout[1] != "n" or problem.m > registry.STRIP_ROWS):
                 return f"B in place takes at most {registry.STRIP_ROWS} rows of A, and adjacent columns"
@@ -324,7 +324,7 @@ class Config:
         return None
 
     def _misfit_packed(self, dt: registry.DType, problem: Problem) -> str | None:
-        if self.family not in registry.BLOCKED:
+        if self.family in ("gemv", "small", "dots"):
             return f"{self.family} reads no B that is packed"
         if self.special:
             return "a specialised kernel reads no B that is packed"
