@@ -592,14 +592,17 @@ def test_scales_that_only_a_call_knows(rows: int, b_zero: int | None) -> None:
             np.testing.assert_array_equal(array, want[name])
 
 
+@pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("channels", [False, True])
 @pytest.mark.parametrize("activation", [None, "Relu", "Tanh"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_dynamic_layers_are_three_steps(tmp_path: Path, bias: bool, activation: str | None, channels: bool) -> None:
-    """As quantisers write them: what their input's scale is, they know when they run."""
+def test_dynamic_layers_are_three_steps(
+    tmp_path: Path, bias: bool, activation: str | None, channels: bool, zeros: bool
+) -> None:
+    """As quantisers write them: what their input's scale is, they know when they run; columns have one zero point."""
     rng = np.random.default_rng(8)
     known = {
-        "w": rng.integers(-127, 128, (40, 24)).astype("i1"), "wz": np.int8(0),
+        "w": rng.integers(-127, 128, (40, 24)).astype("i1"), "wz": np.zeros(24, "i1") if zeros else np.int8(0),
         "b": rng.standard_normal(24).astype("f4"),
         "ws": rng.uniform(0.01, 0.02, 24).astype("f4") if channels else np.float32(0.01),
     }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from . import rules
 from .builder import Tensor
 from .onnx_writer import OnnxNode, Unsupported, Writer, known
 
-Emit = Callable[[Writer, OnnxNode], list[Tensor]]
+# Results in order; None for one that cannot be had, which only matters where it is read.
+Emit = Callable[[Writer, OnnxNode], Sequence[Tensor | None]]
 
 
 def unary(op: str) -> Emit:
@@ -86,9 +87,8 @@ def power(write: Writer, node: OnnxNode) -> list[Tensor]:
         # NumPy has no negative powers of whole numbers; the result is cut off, as by a cast in C.
         plain = not rules.is_float(exponent.dtype) and data is not None and bool((data >= 0).all())
         kind = x.dtype if plain else np.dtype("f8")
-    base, power_ = (one if one.dtype == kind else write.apply("cast", one, dtype=kind) for one in (x, exponent))
-    made = write.apply("pow", base, power_)
-    return [made if made.dtype == x.dtype else write.apply("cast", made, dtype=x.dtype)]
+    made = write.apply("pow", write.cast(x, kind), write.cast(exponent, kind))
+    return [write.cast(made, x.dtype)]
 
 
 def gelu(write: Writer, node: OnnxNode) -> list[Tensor]:
@@ -120,9 +120,7 @@ def product(write: Writer, a: Tensor, b: Tensor, multiply: Callable[[Tensor, Ten
 
 def gemm(write: Writer, node: OnnxNode) -> list[Tensor]:
     """alpha * A' @ B' + beta * C."""
-    a, b = write.matrix(node.input(0)), write.matrix(node.input(1))
-    a = write.apply("transpose", a, perm=(1, 0)) if node.attribute("transA", 0) else a
-    b = write.apply("transpose", b, perm=(1, 0)) if node.attribute("transB", 0) else b
+    a, b = (turned(write, write.matrix(node.input(at)), node.attribute(f"trans{'AB'[at]}", 0)) for at in (0, 1))
     made, c = write.apply("matmul", a, b), node.optional(2)
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     made = made if alpha == 1 else write.apply("mul", made, write.like(alpha, made))
@@ -131,7 +129,13 @@ def gemm(write: Writer, node: OnnxNode) -> list[Tensor]:
     return [write.apply("add", made, c if beta == 1 else write.apply("mul", c, write.like(beta, c)))]
 
 
-def reduction(op: str) -> Emit:
+def turned(write: Writer, x: Tensor, turns: bool) -> Tensor:
+    """Return a matrix, or a stack of them, with its last axes exchanged where it turns."""
+    order = tuple(range(len(x.shape)))
+    return write.apply("transpose", x, perm=(*order[:-2], order[-1], order[-2])) if turns else x
+
+
+def reduction(op: str) -> Callable[[Writer, OnnxNode], list[Tensor]]:
     """Return the writer of a reduction: axes are an attribute before version 13 or 18, an operand since."""
 
     def run(write: Writer, node: OnnxNode) -> list[Tensor]:
@@ -158,23 +162,38 @@ def least(write: Writer, node: OnnxNode) -> list[Tensor]:
 
 def softmax(write: Writer, node: OnnxNode) -> list[Tensor]:
     """Over one axis since version 13; before, over all axes from one on, taken as one."""
-    x = node.input(0)
     if node.opset >= 13:
-        return [write.apply("softmax", x, axis=int(node.attribute("axis", -1)))]
-    axis = int(node.attribute("axis", 1))
+        return [write.apply("softmax", node.input(0), axis=int(node.attribute("axis", -1)))]
+    return [softmax_from(write, node.input(0), int(node.attribute("axis", 1)))]
+
+
+def softmax_from(write: Writer, x: Tensor, axis: int) -> Tensor:
+    """Return the softmax over all axes from one on, taken as one."""
+    if axis in (-1, len(x.shape) - 1):
+        return write.apply("softmax", x, axis=-1)
     axis += len(x.shape) if axis < 0 else 0
     rows = write.apply("reshape", x, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-    return [write.apply("reshape", write.apply("softmax", rows, axis=-1), shape=x.shape)]
+    return write.apply("reshape", write.apply("softmax", rows, axis=-1), shape=x.shape)
 
 
 def layer_normalization(write: Writer, node: OnnxNode) -> list[Tensor]:
     """Over the last axes, taken as one; mean and deviation in the type that the file names, by default float32."""
-    x, scale, shift = node.input(0), node.input(1), node.optional(2)
+    x = node.input(0)
     (axis,) = rules.axes_of(int(node.attribute("axis", -1)), len(x.shape))
-    epsilon = float(node.attribute("epsilon", 1e-5))
+    kind = node.dtype(node.attribute("stash_type", 1))
+    return layer_norm(write, x, (node.input(1), node.optional(2)), axis, float(node.attribute("epsilon", 1e-5)), kind)
+
+
+def layer_norm(
+    write: Writer, x: Tensor, terms: Sequence[Tensor | None], axis: int, epsilon: float, kind: np.dtype[Any]
+) -> list[Tensor]:
+    """Return rows of the axes from one on with mean 0 and variance 1, times and plus terms; mean and 1 / deviation.
+
+    Where these are named but not used, nobody reads their nodes and they go.
+    """
     wide, columns = x.shape, math.prod(x.shape[axis:])
     ready = []
-    for term in (scale, shift):
+    for term in terms:
         if term is not None:
             if term.shape != x.shape[axis:]:
                 term = write.apply("broadcast", term, shape=x.shape[axis:])
@@ -182,18 +201,33 @@ def layer_normalization(write: Writer, node: OnnxNode) -> list[Tensor]:
     rows = x if axis == len(wide) - 1 else write.apply("reshape", x, shape=(*wide[:axis], columns))
     made = write.apply("layer_norm", rows, *ready, epsilon=epsilon)
     result = made if made.shape == wide else write.apply("reshape", made, shape=wide)
-    if len(node.used) == 1:
-        return [result]
-    # Where they are named but not used, nobody reads these nodes and they go.
     over = {"axes": tuple(range(axis, len(wide))), "keepdims": True}
-    kind = node.dtype(node.attribute("stash_type", 1))
-    x = write.apply("cast", x, dtype=kind) if kind.itemsize > x.dtype.itemsize else x
+    x = write.cast(x, kind) if kind.itemsize > x.dtype.itemsize else x
     mean = write.apply("mean", x, **over)
     apart = write.apply("sub", x, mean)
     variance = write.apply("mean", write.apply("mul", apart, apart), **over)
     deviation = write.apply("sqrt", write.apply("add", variance, write.like(epsilon, x)))
-    terms = mean, write.apply("reciprocal", deviation)
-    return [result, *(one if one.dtype == kind else write.apply("cast", one, dtype=kind) for one in terms)]
+    return [result, *(write.cast(one, kind) for one in (mean, write.apply("reciprocal", deviation)))]
+
+
+def rms_normalization(write: Writer, node: OnnxNode) -> list[Tensor]:
+    """Over the last axes, taken as one, by the root of their mean square; in the type that the file names, or wider."""
+    x = node.input(0)
+    (axis,) = rules.axes_of(int(node.attribute("axis", -1)), len(x.shape))
+    kind = node.dtype(node.attribute("stash_type", 1))
+    return rms_norm(write, x, node.input(1), axis, float(node.attribute("epsilon", 1e-5)), kind)
+
+
+def rms_norm(
+    write: Writer, x: Tensor, scale: Tensor, axis: int, epsilon: float, kind: np.dtype[Any]
+) -> list[Tensor]:
+    """Return rows of the axes from one on by the root of the mean of their squares, times a scale; 1 / that root."""
+    wide = write.cast(x, kind) if kind.itemsize > x.dtype.itemsize else x
+    axes = tuple(range(axis, len(x.shape)))
+    square = write.apply("mean", write.apply("mul", wide, wide), axes=axes, keepdims=True)
+    root = write.apply("sqrt", write.apply("add", square, write.like(epsilon, wide)))
+    made = write.cast(write.apply("div", wide, root), scale.dtype)
+    return [write.apply("mul", made, scale), write.cast(write.apply("reciprocal", root), kind)]
 
 
 def cast(write: Writer, node: OnnxNode) -> list[Tensor]:
@@ -202,8 +236,7 @@ def cast(write: Writer, node: OnnxNode) -> list[Tensor]:
     if not isinstance(to, int):
         raise Unsupported("no type is named")
     dtype = node.dtype(to)
-    x = node.input(0)
-    return [x if dtype == x.dtype else write.apply("cast", x, dtype=dtype)]
+    return [write.cast(node.input(0), dtype)]
 
 
 def where(write: Writer, node: OnnxNode) -> list[Tensor]:
@@ -253,6 +286,7 @@ TABLE: dict[str, Emit] = {
         )
     },
     "ReduceMin": least, "Relu": relu, "LeakyRelu": leaky_relu, "Clip": clip, "Pow": power, "Gelu": gelu,
-    "MatMul": matmul, "Gemm": gemm, "Softmax": softmax, "LayerNormalization": layer_normalization, "Cast": cast,
-    "Where": where, "Identity": identity, "Dropout": dropout, "Mod": remainder,
+    "MatMul": matmul, "Gemm": gemm, "Softmax": softmax, "LayerNormalization": layer_normalization,
+    "RMSNormalization": rms_normalization, "Cast": cast, "Where": where, "Identity": identity, "Dropout": dropout,
+    "Mod": remainder,
 }  # fmt: skip

@@ -29,10 +29,7 @@ def quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
     # In which type is divided; since version 23 the file may name another than that of the numbers.
     precision = node.attribute("precision", 0)
     kind = node.dtype(precision) if precision else x.dtype
-    if x.dtype != kind:
-        x = write.apply("cast", x, dtype=kind)
-    if scale.dtype != kind:
-        terms = (write.apply("cast", scale, dtype=kind), *terms[1:])
+    x, terms = write.cast(x, kind), (write.cast(scale, kind), *terms[1:])
     asked = node.attribute("output_dtype", 0)
     if asked and zero is None:
         kinds = {2: "u1", 3: "i1"}  # TensorProto.UINT8 and INT8
@@ -51,24 +48,32 @@ def dequantize(write: Writer, node: OnnxNode) -> list[Tensor]:
         scale = write.apply("cast", scale, dtype=kind)
     terms = (scale,) if zero is None else (scale, zero)
     made = write.apply("dequantize", x, *terms, axis=_terms(node, x, terms))
-    return [made if made.dtype == kind else write.apply("cast", made, dtype=kind)]
+    return [write.cast(made, kind)]
 
 
 def dynamic_quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
     """DynamicQuantizeLinear: scale and zero point of the numbers at hand, 0 among them."""
-    x = node.input(0)
+    return list(bytes_of(write, node.input(0)))
+
+
+def bytes_of(write: Writer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return bytes of the numbers at hand, with their scale and zero point."""
     found = write.apply("dynamic_scale", x)
     scale, zero = (
         write.apply("reshape", write.apply("slice", found, starts=(at,), stops=(at + 1,)), shape=()) for at in (0, 1)
     )
     zero = write.apply("cast", zero, dtype="u1")
-    return [write.apply("quantize", x, scale, zero), scale, zero]
+    return write.apply("quantize", x, scale, zero), scale, zero
 
 
 def matmul_integer(write: Writer, node: OnnxNode) -> list[Tensor]:
-    """Products of bytes; zero points that are one number each, or sums of int32 where they are more."""
-    a, b = node.input(0), node.input(1)
-    zeros = [node.optional(2), node.optional(3)]
+    """Products of bytes."""
+    return [integer_product(write, node.input(0), node.input(1), (node.optional(2), node.optional(3)))]
+
+
+def integer_product(write: Writer, a: Tensor, b: Tensor, zeros: tuple[Tensor | None, Tensor | None]) -> Tensor:
+    """Return sums of bytes by zero points that are one number each, or sums of int32 where they are more."""
+    zeros = _alike(write, zeros[0]), _alike(write, zeros[1])
     if all(zero is None or zero.shape in ((), (1,)) for zero in zeros):
 
         def multiply(left: Tensor, right: Tensor) -> Tensor:
@@ -77,7 +82,7 @@ def matmul_integer(write: Writer, node: OnnxNode) -> list[Tensor]:
                 terms = [write.like(0, left), zeros[1]]
             return write.apply("matmul_integer", left, right, *terms)
 
-        return [product(write, a, b, multiply)]
+        return product(write, a, b, multiply)
     # One for each row of the left, for each column of the right.
     wide = []
     for operand, zero, column in ((a, zeros[0], True), (b, zeros[1], False)):
@@ -89,7 +94,15 @@ def matmul_integer(write: Writer, node: OnnxNode) -> list[Tensor]:
             made = write.apply("sub", made, step)
         wide.append(made)
     left, right = wide
-    return [product(write, left, right, lambda x, y: write.apply("matmul", x, y))]
+    return product(write, left, right, lambda x, y: write.apply("matmul", x, y))
+
+
+def _alike(write: Writer, zero: Tensor | None) -> Tensor | None:
+    """Return one number for zero points that are known to be the same, as tools write them for each column."""
+    data = None if zero is None else zero.value.data
+    if data is None or data.size < 2 or not (data == data.flat[0]).all():
+        return zero
+    return write.constant(data.reshape(-1)[0])
 
 
 def qlinear_matmul(write: Writer, node: OnnxNode) -> list[Tensor]:

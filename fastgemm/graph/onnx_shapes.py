@@ -95,7 +95,8 @@ def concat(write: Writer, node: OnnxNode) -> list[Tensor]:
     return [write.apply("concat", *node.given(), axis=int(node.attribute("axis", 0)))]
 
 
-def _part(write: Writer, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+def part(write: Writer, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    """Return a part of one axis."""
     starts, stops = [0] * len(x.shape), list(x.shape)
     starts[axis], stops[axis] = start, stop
     return write.apply("slice", x, starts=tuple(starts), stops=tuple(stops))
@@ -115,7 +116,7 @@ def split(write: Writer, node: OnnxNode) -> list[Tensor]:
     if min(sizes, default=-1) < 0 or sum(sizes) != x.shape[axis] or len(sizes) != len(node.proto.output):
         raise Unsupported(f"sizes {sizes} do not split axis {axis} of {x.shape} into {len(node.proto.output)} parts")
     ends = [0, *accumulate(sizes)]
-    return [_part(write, x, axis, low, high) for low, high in pairwise(ends)]
+    return [part(write, x, axis, low, high) for low, high in pairwise(ends)]
 
 
 def slice_(write: Writer, node: OnnxNode) -> list[Tensor]:
@@ -151,8 +152,7 @@ def gather(write: Writer, node: OnnxNode) -> list[Tensor]:
         raise Unsupported(f"indices from {data.min()} to {data.max()} of an axis of {length}")
     if data is not None and data.ndim == 0:
         at = int(data) % length
-        part = _part(write, x, axis, at, at + 1)
-        return [_reshaped(write, part, x.shape[:axis] + x.shape[axis + 1 :])]
+        return [_reshaped(write, part(write, x, axis, at, at + 1), x.shape[:axis] + x.shape[axis + 1 :])]
     return [write.apply("gather", x, where, axis=axis)]
 
 

@@ -120,6 +120,10 @@ class Writer:
         """Return a number as a constant of a tensor's type."""
         return self.constant(rules.number_of(number, tensor.dtype))
 
+    def cast(self, tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
+        """Return a tensor in a type."""
+        return tensor if tensor.dtype == dtype else self.apply("cast", tensor, dtype=dtype)
+
     def apply(self, op: str, *operands: Tensor, **attributes: Any) -> Tensor:
         """Return the result of an operation."""
         row = ops.op(op)
