@@ -3,6 +3,9 @@
 onnx_file.py     the file, checked             onnx_nodes.py      operators that compute
 onnx_writer.py   what the import writes with   onnx_shapes.py     operators that move numbers
                                                onnx_quantised.py  operators of quantised models
+
+and of the domain com.microsoft, which ONNX Runtime's optimiser and quantiser write, onnx_contrib.py has those that
+compute, onnx_attention.py attention, and onnx_contrib_bytes.py those of quantised models.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ import operator
 import os
 from collections.abc import Mapping
 
-from . import onnx_file, onnx_nodes, onnx_quantised, onnx_shapes
+from . import onnx_attention, onnx_contrib, onnx_contrib_bytes, onnx_file, onnx_nodes, onnx_quantised, onnx_shapes
 from .builder import Tensor
 from .ir import Graph, GraphError
 from .onnx_writer import OnnxNode, Unsupported, Writer
 
-# Operators of ONNX's own set; adding one is a function in one of these modules.
-TABLE = {**onnx_nodes.TABLE, **onnx_shapes.TABLE, **onnx_quantised.TABLE}
+_TABLES = {
+    "": (onnx_nodes.TABLE, onnx_shapes.TABLE, onnx_quantised.TABLE),
+    onnx_file.CONTRIB: (onnx_contrib.TABLE, onnx_attention.TABLE, onnx_contrib_bytes.TABLE),
+}
+# Operators by domain and name; adding one is a function in one of these modules.
+TABLE = {(domain, op): emit for domain, tables in _TABLES.items() for table in tables for op, emit in table.items()}
 # Their meaning is that of the versions from this one on (older ones differ in more than where an attribute stands).
 LEAST_OPSET = 7
 
@@ -54,6 +61,9 @@ def from_onnx(
 
     Notes
     -----
+    Operators are ONNX's own and those of com.microsoft that ONNX Runtime's optimiser and quantiser write: products,
+    norms, embeddings, attention, gelu and what is like it, and those that compute with bytes.  `TABLE` names them.
+
     The file is taken for input from outside: it goes through onnx's checker, files that it names are not opened, and
     what it declares is compared with what it holds.  What is computed of its constants may take 1 GiB and 16 times the
     file.
@@ -66,9 +76,9 @@ def from_onnx(
     """
     bound = {name: _size(name, size) for name, size in (sizes or {}).items()}
     model = onnx_file.read(path, bound, None if batch is None else _size("batch", batch))
-    if model.opset < LEAST_OPSET:
+    if model.opsets[""] < LEAST_OPSET:
         raise GraphError(
-            f"operators of version {model.opset} are not read: {LEAST_OPSET} or newer (onnx.version_converter)"
+            f"operators of version {model.opsets['']} are not read: {LEAST_OPSET} or newer (onnx.version_converter)"
         )
     write = Writer(model.name, model.size)
     known: dict[str, Tensor | None] = {"": None}
@@ -103,17 +113,17 @@ def _write(write: Writer, model: onnx_file.Model, known: dict[str, Tensor | None
     lost: set[str] = set()
     onnx = onnx_file.package()
     for proto in model.nodes:
-        label = f"{proto.op_type} {proto.name or ', '.join(proto.output)!r}"
-        emit = TABLE.get(proto.op_type) if proto.domain in onnx_file.DOMAINS else None
+        domain = onnx_file.domain_of(proto)
+        label = f"{proto.op_type} {proto.name or ', '.join(proto.output)!r}{domain and f' of {domain}'}"
+        emit = TABLE.get((domain, proto.op_type))
         if emit is None:
-            where = "" if proto.domain in onnx_file.DOMAINS else f" of {proto.domain}"
-            problems.append(f"{label}{where}: there is no such operation")
+            problems.append(f"{label}: there is no such operation")
             lost.update(proto.output)
             continue
         if lost.intersection(proto.input):
             lost.update(proto.output)
             continue
-        node = OnnxNode(onnx, proto, [known[name] for name in proto.input], model.opset)
+        node = OnnxNode(onnx, proto, [known[name] for name in proto.input], model.opsets[domain])
         try:
             made = emit(write, node)
         except (Unsupported, ValueError, TypeError, IndexError, OverflowError) as error:

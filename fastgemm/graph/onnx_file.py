@@ -1,7 +1,7 @@
 """An ONNX file, read as what it is: input from outside.
 
 Nothing of it reaches the graph before it passed: the size of the file, the package's own checker, no data in other
-files, no functions, no operators but ONNX's own, sizes that are numbers, constants that hold what they declare.
+files, no functions, sizes that are numbers, constants that hold what they declare.
 """
 
 from __future__ import annotations
@@ -22,19 +22,25 @@ from .rules import Array, Spec
 MOST_FILE = 2 << 30
 # Of one value of a graph: beyond any machine's memory, a mistake or an attack.
 MOST_BYTES = 1 << 40
-DOMAINS = ("", "ai.onnx")
+# ONNX's own operators are of no domain, or of this one; what ONNX Runtime adds is of another.
+_OWN, CONTRIB = "ai.onnx", "com.microsoft"
+# Operators of ONNX Runtime that its optimiser writes as ONNX's own, whose older versions have none of these names.
+_STRAYS = ("LayerNormalization", "SimplifiedLayerNormalization")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _KINDS = ("bool", *_FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 class Model(NamedTuple):
-    """What a file of so many bytes holds: nodes and constants as ONNX has them, inputs with sizes bound."""
+    """What a file of so many bytes holds: nodes and constants as ONNX has them, inputs with sizes bound.
+
+    ``opsets`` has the version of each domain's operators.
+    """
 
     nodes: list[Any]
     constants: dict[str, Array]
     inputs: dict[str, Spec]
     outputs: list[str]
-    opset: int
+    opsets: dict[str, int]
     name: str
     size: int
 
@@ -88,14 +94,18 @@ def _checked(onnx: Any, proto: Any, sizes: Mapping[str, int], batch: int | None)
     if proto.functions:
         names = ", ".join(sorted(function.name for function in proto.functions)[:5])
         raise GraphError(f"functions of a model's own are not read: {names}; inline them (onnx.inliner)")
+    opsets: dict[str, int] = {}
+    for entry in proto.opset_import:
+        domain = domain_of(entry)
+        opsets[domain] = max(entry.version, opsets.get(domain, 0))
+    _claim_strays(onnx, proto, opsets)
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError, TypeError) as error:
         # It has errors without a word, too.
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise GraphError(f"the ONNX checker refuses the model: {why}") from None
-    opsets = [entry.version for entry in proto.opset_import if entry.domain in DOMAINS]
-    if not opsets:
+    if "" not in opsets:
         raise GraphError("the model names no version of ONNX's operators")
     constants = {tensor.name: array_of(onnx, tensor) for tensor in proto.graph.initializer}
     if proto.graph.sparse_initializer:
@@ -113,7 +123,34 @@ def _checked(onnx: Any, proto: Any, sizes: Mapping[str, int], batch: int | None)
     if strange:
         raise GraphError(f"no input has a size named {strange[0]!r}; there are {', '.join(sorted(known)) or 'none'}")
     outputs = [value.name for value in proto.graph.output]
-    return Model(list(proto.graph.node), constants, inputs, outputs, max(opsets), proto.graph.name, proto.ByteSize())
+    return Model(list(proto.graph.node), constants, inputs, outputs, opsets, proto.graph.name, proto.ByteSize())
+
+
+def domain_of(proto: Any) -> str:
+    """Return the domain that a node or a version is of, empty for ONNX's own."""
+    return "" if proto.domain == _OWN else str(proto.domain)
+
+
+def _claim_strays(onnx: Any, proto: Any, opsets: dict[str, int]) -> None:
+    """Give nodes that ONNX has no operator for to the domain that has: its checker knows none of them."""
+    strays = [
+        node
+        for node in proto.graph.node
+        if node.op_type in _STRAYS and domain_of(node) == "" and not _has(onnx, node.op_type, opsets.get("", 0))
+    ]
+    for node in strays:
+        node.domain = CONTRIB
+    if strays and CONTRIB not in opsets:
+        opsets[CONTRIB] = 1
+        proto.opset_import.add(domain=CONTRIB, version=1)
+
+
+def _has(onnx: Any, op: str, version: int) -> bool:
+    try:
+        onnx.defs.get_schema(op, version, "")
+    except onnx.defs.SchemaError:
+        return False
+    return True
 
 
 def dtype_of(onnx: Any, number: int) -> np.dtype[Any]:
