@@ -245,19 +245,36 @@ def test_types_that_bytes_become(kind: str, scale: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=2e-2 if "bfloat16" in (kind, scale) else 2e-3)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("kind", ["float32", "float16"])
-def test_the_precision_of_bytes(kind: str, precision: str, tmp_path: Path) -> None:
-    """Numbers and scale are divided in the type that the file names."""
-    asked = oracle.dtype_of(precision)
-    x, scale, zero = (np.arange(-900, 900) / 71).astype(kind), np.array(0.1, "f4"), np.int8(3)
-    named = helper.np_dtype_to_tensor_dtype(asked)
-    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], precision=named)
+@pytest.mark.parametrize("precision", [None, "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("scaled_by", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("channels", [False, True])
+def test_the_precision_of_bytes(
+    channels: bool, kind: str, scaled_by: str, precision: str | None, tmp_path: Path
+) -> None:
+    """Numbers and scale are divided in the scale's type, or that which the file names, and rounded to it."""
+    asked = oracle.dtype_of(precision or scaled_by)
+    x, scale = (np.arange(-900, 900) / (71 if kind != "int32" else 7)).astype(kind), np.array(0.1)
+    zero = np.full(3, 3, "i1") if channels else np.int8(3)
+    x, scale = x.reshape(600, 3), np.array([0.1, 0.3, 0.07]) if channels else scale
+    scale = scale.astype(oracle.dtype_of(scaled_by))
+    more = {} if precision is None else {"precision": helper.np_dtype_to_tensor_dtype(asked)}
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], **more)
     inputs = {"x": (helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)}
     model = simple([node], inputs, {"s": scale, "z": zero}, 23)
     got = graph.compile(graph.from_onnx(save(model, tmp_path / "m.onnx")), fusion="none")(x=x)
-    scaled = x.astype(asked).astype("f4") / scale.astype(asked).astype("f4")
-    np.testing.assert_array_equal(got, np.clip(np.rint(scaled) + zero, -128, 127).astype("i1"))
+    quotient = x.astype(asked) / scale.astype(asked)
+    assert quotient.dtype == asked
+    np.testing.assert_array_equal(got, np.clip(np.rint(quotient.astype("f4")) + zero, -128, 127).astype("i1"))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_the_precision_of_bytes_before_it_was_said(kind: str, tmp_path: Path) -> None:
+    """Quotients of halves are not rounded to them: no word of that is in version 21."""
+    x, scale, zero = (np.arange(-900, 900) / 71).astype(kind), np.array(0.1, kind), np.int8(3)
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    want = np.clip(np.rint(x.astype("f4") / scale.astype("f4")) + zero, -128, 127)
+    np.testing.assert_array_equal(run(tmp_path, node, x, s=scale, z=zero), want.astype("i1"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

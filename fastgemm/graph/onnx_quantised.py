@@ -26,10 +26,14 @@ def quantize(write: Writer, node: OnnxNode) -> list[Tensor]:
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     terms = (scale,) if zero is None else (scale, zero)
     axis = _terms(node, x, terms)
-    # In which type is divided; since version 23 the file may name another than that of the numbers.
+    # In which type is divided, and rounded to: versions before 23 tell of no rounding.
     precision = node.attribute("precision", 0)
-    kind = node.dtype(precision) if precision else x.dtype
-    x, terms = write.cast(x, kind), (write.cast(scale, kind), *terms[1:])
+    kind = node.dtype(precision) if precision else scale.dtype
+    x, scale = write.cast(x, kind), write.cast(scale, kind)
+    if node.opset >= 23 and rules.is_half(kind):
+        by = write.apply("reshape", scale, shape=[-1 if at == axis else 1 for at in range(len(x.shape))])
+        x, scale = write.apply("div", x, by), write.like(1, scale)
+    terms = (scale, *terms[1:])
     asked = node.attribute("output_dtype", 0)
     if asked and zero is None:
         kinds = {2: "u1", 3: "i1"}  # TensorProto.UINT8 and INT8
