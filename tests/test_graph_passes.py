@@ -815,6 +815,39 @@ def test_chains_end_where_others_read() -> None:
     assert "linear" in operations(after)
 
 
+@pytest.mark.parametrize("divisor", [3.0, 2**0.5, 1e-40])
+@pytest.mark.parametrize("end", ["bytes", "floor", "nothing"])
+def test_divisions_are_members_of_chains(end: str, divisor: float) -> None:
+    """By one number, as a factor; where whole numbers are made of the quotients, or no chain is made, they stay."""
+    build = Builder()
+    x, divisor = build.input("x", (512, 1024), "uint8"), np.float32(divisor)
+    made = build.dequantize(x, np.float32(0.02), np.uint8(128)) / divisor
+    made = {"bytes": lambda: build.quantize(made, np.float32(0.01), np.uint8(128)),
+            "floor": lambda: build.relu(build.floor(made)), "nothing": lambda: made * made}[end]()  # fmt: skip
+    graph = finished(build, made)
+    after = passes.chains(passes.apply(graph, "fine"))
+    found = [op for body in bodies(after) for op in body]
+    if end == "floor" or divisor < 1:
+        assert "div" in operations(after)
+        assert "scale" not in found
+    elif end == "bytes":
+        assert bodies(after) == [["dequantize", "scale", "quantize"]]
+    given = {"x": (np.arange(512 * 1024) % 256).astype("u1").reshape(512, 1024)}
+    got, want = (one["y"] for one in (fg.compile(graph).run(given), reference.run(graph, given)))
+    # (A level of bytes, where the product with the reciprocal is another.)
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=3e-7, atol=1 if end == "bytes" else 0)
+
+
+def test_divisions_beside_chains_have_their_bits() -> None:
+    build = Builder()
+    x = build.input("x", (64, 16), "float32")
+    build.output(build.relu(x @ numbers((16, 16), "f4", 1)) @ numbers((16, 8), "f4", 2), "y")
+    build.output(build.input("z", (64, 16), "float32") / 41.0, "w")
+    after = applied("chains", passes.apply(build.graph(), "fine"))
+    assert bodies(after) == [["linear", "matmul"]]
+    assert "div" in operations(after)
+
+
 @pytest.mark.parametrize("what", ["alone", "rows", "product", "bytes"])
 def test_constants_alone_are_no_chain(what: str) -> None:
     """What would grow too much to be folded: a chain has operands."""

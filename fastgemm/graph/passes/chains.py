@@ -2,7 +2,8 @@
 
 What lies between two members of a chain stays in the cache of the thread that made it, and no thread waits for
 another until the end; but each reads all weights.  Whether a chain is made, of how much, and for how many rows at a
-time, is what costs least (`costs`).
+time, is what costs least (`costs`).  A division by one number is a factor there, if it may be (`scales`), and stays one
+where no chain is made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..attention import LANES, of_part
 from ..ir import Graph, Node, Value
 from ..lowering import Lowering
 from ..operands import Operands
+from .scales import becomes_whole, factor
 
 # Into how many blocks the rows of a matrix may be cut, beside as many as share them evenly between threads.
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -60,6 +62,7 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
         return graph
     ordered = [_with_rows_first(graph, node) for node in graph.nodes]
     graph = graph if all(map(operator.is_, ordered, graph.nodes)) else graph.changed(ordered)
+    divided, graph = graph, _with_factors(graph)
     choice = choice_of(graph, threads, l2)
     found: list[Best] = []
     inside: set[str] = set()
@@ -77,7 +80,7 @@ def chains(graph: Graph, threads: int | None = None, l2: int | None = None) -> G
             found.append(best)
             ends.clear()
             inside.update(one.output for one in best.nodes)
-    return chained(graph, found)
+    return _with_divisions(chained(graph, found), divided)
 
 
 def choice_of(graph: Graph, threads: int | None = None, l2: int | None = None) -> Choice:
@@ -107,6 +110,27 @@ def _with_rows_first(graph: Graph, node: Node) -> Node:
     first, second = (graph.values[name] for name in node.inputs)
     shape = graph.values[node.output].shape
     return _turned(node) if second.shape == shape and (first.shape != shape or first.is_constant) else node
+
+
+def _with_factors(graph: Graph) -> Graph:
+    """Return the graph with divisions by one number as members of a chain do them, by its reciprocal."""
+    found = {node.output: factor(graph, node) for node in graph.nodes if node.op == "div"}
+    made = [
+        node
+        if (one := found.get(node.output)) is None or becomes_whole(graph, node.output)
+        else Node("scale", (one.operand,), node.outputs, {"p": one.number}, node.name)
+        for node in graph.nodes
+    ]
+    return graph if all(map(operator.is_, made, graph.nodes)) else graph.changed(made)
+
+
+def _with_divisions(graph: Graph, before: Graph) -> Graph:
+    """Return the graph with the divisions again that no chain took."""
+    made = []
+    for node in graph.nodes:
+        one = before.producer(node.output)
+        made.append(one if one is not None and node.op == "scale" and one.op == "div" else node)
+    return graph if all(map(operator.is_, made, graph.nodes)) else graph.changed(made, before.values.values())
 
 
 def _turned(node: Node) -> Node:

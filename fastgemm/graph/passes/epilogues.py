@@ -12,10 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from ... import registry
-from .. import ops, rules
 from ..ir import Graph, Node, Value
 from .rewriting import Finish, Rewriting, broadcasts
-from .scales import factor
+from .scales import becomes_whole, factor
 
 # Halves are finished in float32, before they are rounded.
 _FINISHED = {*(registry.dtype(name).numpy for name in registry.FINISHED), *registry.HALVES}
@@ -101,21 +100,7 @@ class _Epilogue(Finish):
         if super().activation(node):
             return True
         scaled = factor(self.graph, node) if node.op == "div" else None
-        if scaled is None or _becomes_whole(self.graph, node.output):
+        if scaled is None or becomes_whole(self.graph, node.output):
             return False
         self.attributes |= {"activation": "scale", "p": scaled.number}
         return True
-
-
-def _becomes_whole(graph: Graph, name: str) -> bool:
-    """Whether whole numbers are made of a value, but by products, along rows, or as bytes: those round on the way."""
-    reached, seen = [name], {name}
-    for one in reached:
-        for node in graph.consumers(one):
-            whole = node.op == "cast" and not rules.is_float(graph.values[node.output].dtype)
-            if whole or node.op in ("floor", "ceil"):
-                return True
-            if node.kind not in (ops.PRODUCT, ops.ROW) and node.op != "quantize" and node.output not in seen:
-                seen.add(node.output)
-                reached.append(node.output)
-    return False

@@ -1,7 +1,8 @@
 """scales: factors of a product's operands go behind it, and factors and masks before a softmax become its own.
 
 A factor is one number that all numbers of a value are multiplied by.  A division by one number stays one until somebody
-takes it over as a factor (a softmax here, a product in `epilogues`): what is made of its result may be whole numbers.
+takes it over as a factor (a softmax here, a product in `epilogues`, a chain): what is made of its result may be whole
+numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import rules
+from .. import ops, rules
 from ..ir import Graph, Node
 from .rewriting import Rewriting, broadcasts, number
 
@@ -54,6 +55,20 @@ def factor(graph: Graph, node: Node) -> Factor | None:
     if found is not None and node.op == "div":
         found = _inverse(found, value.dtype)
     return None if found is None or left.shape != value.shape else Factor(left.name, found)
+
+
+def becomes_whole(graph: Graph, name: str) -> bool:
+    """Whether whole numbers are made of a value, but by products, along rows, or as bytes: those round on the way."""
+    reached, seen = [name], {name}
+    for one in reached:
+        for node in graph.consumers(one):
+            whole = node.op == "cast" and not rules.is_float(graph.values[node.output].dtype)
+            if whole or node.op in ("floor", "ceil"):
+                return True
+            if node.kind not in (ops.PRODUCT, ops.ROW) and node.op != "quantize" and node.output not in seen:
+                seen.add(node.output)
+                reached.append(node.output)
+    return False
 
 
 def _inverse(divisor: float, dtype: np.dtype[np.generic]) -> float | None:
