@@ -609,6 +609,27 @@ def test_scales_that_only_a_call_knows(rows: int, b_zero: int | None) -> None:
             np.testing.assert_array_equal(array, want[name])
 
 
+@pytest.mark.parametrize("left", [None, "one", "rows"])
+@pytest.mark.parametrize("right", [None, "one", "columns"])
+@pytest.mark.parametrize("shape", [(6, 40), (2, 6, 40)])
+def test_zero_points_of_rows_and_columns(
+    shape: tuple[int, ...], left: str | None, right: str | None, tmp_path: Path
+) -> None:
+    """The products are of bytes, whatever the zero points."""
+    rng = np.random.default_rng(2)
+    x, w = (rng.integers(0, 256, one).astype("u1") for one in (shape, (40, 24)))
+    zeros = {"one": np.uint8(131), "rows": rng.integers(0, 256, 6).astype("u1"),
+             "columns": rng.integers(0, 256, 24).astype("u1")}  # fmt: skip
+    known = {"w": w, **{name: zeros[kind] for name, kind in (("p", left), ("q", right)) if kind}}
+    node = helper.make_node("MatMulInteger", ["x", "w", "p" if left else "", *(["q"] if right else [])], ["y"])
+    made = graph.from_onnx(save(simple([node], {"x": (TensorProto.UINT8, shape)}, known), tmp_path / "m.onnx"))
+    assert [one.op for one in made.nodes if one.kind == "product"] == ["matmul_integer"]
+    a_zero = zeros[left].reshape(-1, 1).astype("i4") if left else 0
+    want = (x.astype("i4") - a_zero) @ (w.astype("i4") - (zeros[right].astype("i4") if right else 0))
+    for got in (reference.run(made, {"x": x})["y"], graph.compile(made)(x=x)):
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("channels", [False, True])
 @pytest.mark.parametrize("activation", [None, "Relu", "Tanh"])

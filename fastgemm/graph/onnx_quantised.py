@@ -76,29 +76,33 @@ def matmul_integer(write: Writer, node: OnnxNode) -> list[Tensor]:
 
 
 def integer_product(write: Writer, a: Tensor, b: Tensor, zeros: tuple[Tensor | None, Tensor | None]) -> Tensor:
-    """Return sums of bytes by zero points that are one number each, or sums of int32 where they are more."""
-    zeros = _alike(write, zeros[0]), _alike(write, zeros[1])
-    if all(zero is None or zero.shape in ((), (1,)) for zero in zeros):
+    """Return sums of bytes; of zero points that are one for each row, or column, the sums are taken off afterwards."""
+    a_zero, b_zero = _alike(write, zeros[0]), _alike(write, zeros[1])
+    a_one, b_one = (zero if zero is None or zero.shape in ((), (1,)) else None for zero in (a_zero, b_zero))
 
-        def multiply(left: Tensor, right: Tensor) -> Tensor:
-            terms = [zero for zero in zeros if zero is not None]
-            if zeros[0] is None and zeros[1] is not None:
-                terms = [write.like(0, left), zeros[1]]
-            return write.apply("matmul_integer", left, right, *terms)
+    def multiply(left: Tensor, right: Tensor) -> Tensor:
+        first = write.like(0, left) if a_one is None and b_one is not None else a_one
+        sums = write.apply("matmul_integer", left, right, *(zero for zero in (first, b_one) if zero is not None))
+        if a_zero is not a_one and a_zero is not None:
+            rows = write.apply("reshape", a_zero, shape=(-1, 1)) if len(a_zero.shape) == 1 else a_zero
+            sums = _less(write, sums, rows, _differences(write, right, b_zero, -2))
+        if b_zero is not b_one and b_zero is not None:
+            sums = _less(write, sums, b_zero, _differences(write, left, a_one, -1))
+        return sums
 
-        return product(write, a, b, multiply)
-    # One for each row of the left, for each column of the right.
-    wide = []
-    for operand, zero, column in ((a, zeros[0], True), (b, zeros[1], False)):
-        made = write.apply("cast", operand, dtype="i4")
-        if zero is not None:
-            step = write.apply("cast", zero, dtype="i4")
-            if column and len(step.shape) == 1 and step.shape[0] > 1:
-                step = write.apply("reshape", step, shape=(*step.shape, 1))
-            made = write.apply("sub", made, step)
-        wide.append(made)
-    left, right = wide
-    return product(write, left, right, lambda x, y: write.apply("matmul", x, y))
+    return product(write, a, b, multiply)
+
+
+def _differences(write: Writer, x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
+    """Return sums of differences from a zero point along an axis."""
+    wide = write.cast(x, np.dtype("i4"))
+    if zero is not None:
+        wide = write.apply("sub", wide, write.cast(zero, np.dtype("i4")))
+    return write.apply("sum", wide, axes=(axis,), keepdims=True)
+
+
+def _less(write: Writer, sums: Tensor, zero: Tensor, differences: Tensor) -> Tensor:
+    return write.apply("sub", sums, write.apply("mul", write.cast(zero, np.dtype("i4")), differences))
 
 
 def _alike(write: Writer, zero: Tensor | None) -> Tensor | None:
