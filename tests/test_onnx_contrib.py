@@ -308,6 +308,8 @@ def test_embeddings(quantised: bool, tmp_path: Path) -> None:
         plain = ids, None, *tables[:2], None, *tables[3:], None, places[:1]
         case = Case(op, *plain, known="cdfg", outputs=("y", "seen"))
         check(tmp_path, case, norm(words[ids] + positions[places[:1]], scale, shift), [0, 0])
+        with pytest.raises(GraphError, match="segments and their table are not given together"):
+            Case(op, ids, None, *tables).read(tmp_path)
         with pytest.raises(GraphError, match="4 words have 3 places"):
             Case(op, ids, None, tables[0], tables[1][:3], None, *tables[3:]).read(tmp_path)
 
@@ -504,6 +506,8 @@ def test_gemm_of_bytes(
     case = Case("QGemm", *operands, known="bcdefghi", transB=transposed, alpha=0.5)
     if bytes_out:
         check(tmp_path, case, quantised(want, 0.4, 5, left))
+        floating = Case("QGemm", *operands[:-1], known="bcdefgh", transB=transposed, alpha=0.5)
+        check(tmp_path, floating, want, close=1e-4)
     else:
         check(tmp_path, case, want, close=1e-4)
     assert steps(case.read(tmp_path)) == ["qlinear"]

@@ -147,7 +147,7 @@ def _attend(write: Writer, node: OnnxNode, operands: tuple[Tensor, ...], past: i
 
 def _causal(write: Writer, node: OnnxNode, scores: Tensor, past: int) -> Tensor | None:
     """Return what is added to scores of later keys than the query itself."""
-    if not node.attribute("unidirectional", 0):
+    if node.attribute("unidirectional", 0) != 1:
         return None
     rows, keys = scores.shape[-2:]
     if keys != past + rows:

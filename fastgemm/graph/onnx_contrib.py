@@ -168,6 +168,8 @@ def embedded(
     ids, segments, mask = node.input(0), node.optional(1), node.optional(7)
     if len(ids.shape) != 2:
         raise Unsupported(f"words of shape {ids.shape}")
+    if (segments is None) != (node.optional(4) is None):
+        raise Unsupported("segments and their table are not given together")
     if places is None:
         count = ids.shape[1]
         if count > node.input(3).shape[0]:
