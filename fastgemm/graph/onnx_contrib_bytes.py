@@ -101,9 +101,9 @@ def gemm(write: Writer, node: OnnxNode) -> list[Tensor]:
         if len(scale.shape) == 1 and sums.shape[-1:] != scale.shape:
             sums = write.apply("broadcast", sums, shape=(*sums.shape[:-1], *scale.shape))
         made = write.apply("add", made, write.apply("dequantize", sums, scale, axis=-1))
-    # (One of the two alone makes no bytes.)
-    both = node.optional(7) is not None and node.optional(8) is not None
-    return [_bytes(write, node, made, 7, node.input(0).dtype) if both else made]
+    if (node.optional(7) is None) != (node.optional(8) is None):
+        raise Unsupported("the result's scale and zero point are not given together")
+    return [made if node.optional(7) is None else _bytes(write, node, made, 7, node.input(0).dtype)]
 
 
 # ---- sums that are scaled -------------------------------------------------------------------------------------------
