@@ -1,7 +1,5 @@
 """The split of a call over threads, and how many there may be."""
 
-from cython.parallel cimport parallel, threadid
-
 from libc.string cimport memchr, memset
 
 from fastgemm.driver.abi cimport epilogue_t, kernels_t, offset_t, spread_t, store_t
@@ -19,10 +17,10 @@ from fastgemm.driver.spread cimport fits
 from fastgemm.driver.pieces cimport fg_pieces, fg_take
 from fastgemm.driver._symmetric cimport symmetric_pieces, symmetric_runs
 from fastgemm.driver.floats cimport fg_float_state, fg_set_float_state
-from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_team_size
+from fastgemm.driver.openmp cimport fg_barrier, fg_has_openmp, fg_in_parallel, fg_region, fg_team_size
 from fastgemm.driver.threads cimport (
-    fg_clock, fg_is_orphan, fg_member_done, fg_rest, fg_resting, fg_rests, fg_starved, fg_team, fg_team_close,
-    fg_team_of, fg_team_open, fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
+    fg_clock, fg_in_main, fg_is_orphan, fg_member_done, fg_rest, fg_resting, fg_rests, fg_starved, fg_team,
+    fg_team_close, fg_team_of, fg_team_open, fg_threads_init, fg_worker_enter, fg_worker_leave, fg_workspace,
 )
 
 import os
@@ -229,8 +227,7 @@ cdef void part_of_k(const plan_t* plan, const call_t* call, char* space, char* p
 cdef Py_ssize_t member_sums(const plan_t* plan, const call_t* call, char* space, char* partials, fg_pieces* pieces,
                             Py_ssize_t parts, Py_ssize_t id) noexcept nogil:
     # One thread's parts of k; returns how many it did.  OpenMP may give fewer threads than asked for: the parts stay
-    # those of the plan.  (A function of its own, for in a parallel block a variable of which only the address is
-    # taken is shared by the threads.)
+    # those of the plan.
     cdef Py_ssize_t part, done = 0
     while fg_take(pieces, parts, parts, id, 1, 1, &part):
         part_of_k(plan, call, space, partials, part, parts)
@@ -271,49 +268,59 @@ cdef inline int team_of(Py_ssize_t threads) noexcept nogil:
     return fg_team_of(<int>threads, threads_now())
 
 
-cdef int run_team(const plan_t* plan, const call_t* call, int region) noexcept nogil:
-    cdef int threads = plan.threads
-    cdef fg_team team
+cdef struct product_t:
+    # What the members of a team know of a product.
+    const plan_t* plan
+    const call_t* call
+    char* callers           # memory: the caller's own blocks, and the partial outputs of all
+    Py_ssize_t halves, total
+    fg_team team
+    fg_pieces pieces
+
+
+cdef void member_of_product(void* shared, int id) noexcept nogil:
+    cdef product_t* work = <product_t*>shared
+    cdef const plan_t* plan = work.plan
+    cdef const call_t* call = work.call
     cdef size_t bytes = plan.a_bytes + plan.b_bytes
-    cdef size_t partials = threads * plan.c_bytes
-    cdef Py_ssize_t halves = symmetric_pieces(plan, call), done
-    cdef fg_pieces pieces
-    cdef Py_ssize_t total = threads if plan.split == SPLIT_K else halves if halves else plan.units * plan.batch
-    cdef int id, size
+    cdef int size = fg_team_size(), threads = plan.threads
+    cdef char* space = NULL
+    cdef Py_ssize_t done = 0
     cdef double started
-    cdef char* space
-    cdef char* callers = NULL
-    if bytes + partials:
-        # The caller's: its own blocks, and the partial outputs of all.
-        callers = <char*>fg_workspace(bytes + partials)
-        if callers == NULL:
-            return -1
-    memset(&pieces, 0, sizeof(pieces))
-    fg_team_open(&team)
-    with parallel(num_threads=region):
-        id = threadid()
-        size = fg_team_size()
-        fg_worker_enter(&team, id)
-        space = NULL
-        done = 0
-        started = fg_clock()
-        if bytes and id < threads:
-            # The caller's own is in use already: asking again must not move it.
-            space = callers if id == 0 else <char*>fg_workspace(bytes)
-        # A worker that gets no memory takes nothing, and the others do its part.
-        if id < threads and (space != NULL or bytes == 0):
-            if plan.split == SPLIT_K:
-                done = member_sums(plan, call, space, callers + bytes, &pieces, threads, id)
-            elif halves:
-                done = symmetric_runs(plan, call, space, &pieces, halves)
-            else:
-                done = member_runs(plan, call, space, &pieces, min(size, threads), id)
-        fg_member_done(&team, started, <double>done / <double>total)
+    fg_worker_enter(&work.team, id)
+    started = fg_clock()
+    if bytes and id < threads:
+        # The caller's own is in use already: asking again must not move it.
+        space = work.callers if id == 0 else <char*>fg_workspace(bytes)
+    # A worker that gets no memory takes nothing, and the others do its part.
+    if id < threads and (space != NULL or bytes == 0):
         if plan.split == SPLIT_K:
-            fg_barrier()
-            sum_of_parts(plan, call, callers + bytes, threads, share(plan.m, id, size), share(plan.m, id + 1, size))
-        fg_worker_leave(&team, id)
-    fg_team_close(&team)
+            done = member_sums(plan, call, space, work.callers + bytes, &work.pieces, threads, id)
+        elif work.halves:
+            done = symmetric_runs(plan, call, space, &work.pieces, work.halves)
+        else:
+            done = member_runs(plan, call, space, &work.pieces, min(size, threads), id)
+    fg_member_done(&work.team, started, <double>done / <double>work.total)
+    if plan.split == SPLIT_K:
+        fg_barrier()
+        sum_of_parts(plan, call, work.callers + bytes, threads, share(plan.m, id, size), share(plan.m, id + 1, size))
+    fg_worker_leave(&work.team, id)
+
+
+cdef int run_team(const plan_t* plan, const call_t* call, int region) noexcept nogil:
+    cdef product_t work
+    cdef size_t bytes = plan.a_bytes + plan.b_bytes + plan.threads * plan.c_bytes
+    work.plan, work.call, work.callers = plan, call, NULL
+    work.halves = symmetric_pieces(plan, call)
+    work.total = plan.threads if plan.split == SPLIT_K else work.halves if work.halves else plan.units * plan.batch
+    if bytes:
+        work.callers = <char*>fg_workspace(bytes)
+        if work.callers == NULL:
+            return -1
+    memset(&work.pieces, 0, sizeof(work.pieces))
+    fg_team_open(&work.team)
+    fg_region(region, member_of_product, &work)
+    fg_team_close(&work.team)
     return 0
 
 
@@ -443,40 +450,56 @@ cdef Py_ssize_t member_items(item_t run, const void* work, char* space, fg_piece
         done += count
 
 
+cdef struct items_t:
+    # What the members of a team know of items.
+    item_t run
+    const void* work
+    char* callers
+    size_t bytes, zeros
+    Py_ssize_t total
+    int threads
+    fg_team team
+    fg_pieces pieces
+
+
+cdef void member_of_items(void* shared, int id) noexcept nogil:
+    cdef items_t* items = <items_t*>shared
+    cdef int size = min(fg_team_size(), items.threads)
+    cdef char* space = NULL
+    cdef Py_ssize_t done = 0
+    cdef double started
+    fg_worker_enter(&items.team, id)
+    started = fg_clock()
+    # The caller's own is in use already: asking again must not move it.
+    if id < items.threads:
+        space = items.callers if id == 0 else <char*>fg_workspace(items.bytes)
+    if space != NULL:
+        memset(space + items.bytes - items.zeros, 0, items.zeros)
+        done = member_items(items.run, items.work, space, &items.pieces, items.total, size, id)
+    fg_member_done(&items.team, started, <double>done / <double>items.total)
+    fg_worker_leave(&items.team, id)
+
+
 cdef int run_items(item_t run, const void* work, Py_ssize_t total, size_t bytes, size_t zeros,
                    int threads) noexcept nogil:
-    cdef fg_team team
-    cdef fg_pieces pieces
-    cdef Py_ssize_t done
-    cdef int id, size, region
-    cdef double started
-    cdef char* space
-    cdef char* callers = <char*>fg_workspace(bytes)
-    if callers == NULL:
+    cdef items_t items
+    cdef int region
+    items.callers = <char*>fg_workspace(bytes)
+    if items.callers == NULL:
         return -1
     if threads > total:
         threads = <int>total
     region = team_of(threads)
-    memset(&pieces, 0, sizeof(pieces))
+    memset(&items.pieces, 0, sizeof(items.pieces))
     if region == 0:
-        memset(callers + bytes - zeros, 0, zeros)
-        member_items(run, work, callers, &pieces, total, 1, 0)
+        memset(items.callers + bytes - zeros, 0, zeros)
+        member_items(run, work, items.callers, &items.pieces, total, 1, 0)
         return 0
-    fg_team_open(&team)
-    with parallel(num_threads=region):
-        id = threadid()
-        size = min(fg_team_size(), threads)
-        fg_worker_enter(&team, id)
-        done = 0
-        started = fg_clock()
-        # The caller's own is in use already: asking again must not move it.
-        space = callers if id == 0 else <char*>fg_workspace(bytes) if id < threads else NULL
-        if space != NULL:
-            memset(space + bytes - zeros, 0, zeros)
-            done = member_items(run, work, space, &pieces, total, size, id)
-        fg_member_done(&team, started, <double>done / <double>total)
-        fg_worker_leave(&team, id)
-    fg_team_close(&team)
+    items.run, items.work, items.bytes, items.zeros = run, work, bytes, zeros
+    items.total, items.threads = total, threads
+    fg_team_open(&items.team)
+    fg_region(region, member_of_items, &items)
+    fg_team_close(&items.team)
     return 0
 
 
@@ -554,6 +577,8 @@ def swap_thread_limit(int count):
     return before
 
 
+if not fg_in_main():
+    raise ImportError("fastgemm runs in the main interpreter alone, and this is a sub-interpreter")
 if fg_threads_init(variables.switch("FASTGEMM_BIND", default=True) and "OMP_PROC_BIND" not in os.environ
                    and "GOMP_CPU_AFFINITY" not in os.environ):
     raise ImportError("fastgemm: no thread-specific storage left in this process")

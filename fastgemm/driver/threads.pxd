@@ -30,6 +30,9 @@ Size
 Fork
     A child has libgomp's records of a team but not its threads, and would wait for them
     for ever.  Once this process has had a team, its children compute with one thread.
+Interpreters
+    A product's first call takes the GIL for the thread that computes, by a call of Python's (PyGILState_Ensure) that
+    knows one interpreter, the main one, and in another waits for ever or goes on in the wrong one.
 Flags
     Floating-point flags and rounding modes belong to a thread.  A worker takes over the caller's
     modes, and its flags go back to the caller, where NumPy looks for them.
@@ -84,6 +87,9 @@ cdef extern from *:
     /* ---- fork ---- */
     static volatile int fg_had_team = 0, fg_is_orphan = 0;
     static void fg_in_child(void) { if (fg_had_team) fg_is_orphan = 1; }
+
+    /* ---- interpreters ---- */
+    static int fg_in_main(void) { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
 
     /* ---- binding ---- */
     static int fg_bind = 1;
@@ -277,6 +283,7 @@ cdef extern from *:
         pass
     void* fg_workspace(size_t) nogil
     const int fg_is_orphan
+    bint fg_in_main()
     int fg_team_of(int threads, int most) nogil
     long fg_starved() nogil
     void fg_team_open(fg_team*) nogil
