@@ -86,7 +86,7 @@ cdef struct slot_t:
 
 cdef slot_t SLOTS[CACHE_SLOTS]
 memset(SLOTS, 0, sizeof(SLOTS))
-cdef unsigned long long GENERATION = 1
+cdef Py_ssize_t GENERATION = 1
 cdef bint COUNTING = False
 
 
@@ -122,7 +122,7 @@ cdef void cache_put(const key_t* key, const plan_t* plan) noexcept nogil:
 
 
 cdef unsigned long long generation() noexcept nogil:
-    return GENERATION
+    return <unsigned long long>GENERATION
 
 
 cdef bint counting() noexcept nogil:
@@ -183,8 +183,7 @@ def take_counts():
 
 def forget_plans():
     """Make every cached plan stale: the next call of each shape is resolved anew."""
-    global GENERATION
-    GENERATION += 1
+    fg_count(&GENERATION)
 
 
 # ---- Plan ----------------------------------------------------------------------------------------------------------
@@ -365,7 +364,7 @@ cdef class Plan:
         if p.layout[1] == PACKED:
             right = ready_letter(tier.level, beyond(self.plan.family), self.plan.nv)
         key.m, key.n, key.k, key.batch = p.m, p.n, p.k, p.batch
-        key.kind = GENERATION << 40 | threads << 24 | left << 16 | right << 8 | code
+        key.kind = generation() << 40 | threads << 24 | left << 16 | right << 8 | code
         key.kind |= followed(activations.epilogue(p.epilogue).code)
         cache_put(&key, &self.plan)
 
