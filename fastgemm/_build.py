@@ -330,18 +330,18 @@ class BuildExt(build_ext):
         registry = load_registry()
         modules = []
         for tier in registry.ISAS:
-            named: list[tuple[str, int, str, list[str], list[str]]] = [
-                (registry.module(family.name, tier), tier.vector_bytes, family.template, [], list(asked[1]))
+            named: list[tuple[str, int, str, bool, list[str]]] = [
+                (registry.module(family.name, tier), tier.vector_bytes, family.template, False, list(asked[1]))
                 for family in registry.FAMILIES
                 if (asked := registry.beyond(family, tier)) is not None
             ]
-            named.append((nested_module(tier), tier.vector_bytes, NESTED, [], []))
-            named.append((registry.module("epilogue", tier), tier.vector_bytes, registry.EPILOGUE_TEMPLATE, [], []))
-            named.append((registry.module("rows", tier), tier.vector_bytes, registry.ROWS_TEMPLATE, [], []))
+            named.append((nested_module(tier), tier.vector_bytes, NESTED, False, []))
+            named.append((registry.module("epilogue", tier), tier.vector_bytes, registry.EPILOGUE_TEMPLATE, False, []))
+            named.append((registry.module("rows", tier), tier.vector_bytes, registry.ROWS_TEMPLATE, False, []))
             for made in load_table("special_shapes").modules(tier):
                 template = "kernels/small.pyx.tp" if made.narrow else "kernels/gemm.pyx.tp"
-                named.append((made.name, made.vector_bytes, template, SPECIAL_FLAGS, []))
-            for name, vector_bytes, template, flags, beyond in named:
+                named.append((made.name, made.vector_bytes, template, True, []))
+            for name, vector_bytes, template, is_special, beyond in named:
                 ext = Extension(
                     name,
                     sources=[f"fastgemm/{template}"],
@@ -356,7 +356,7 @@ class BuildExt(build_ext):
                     ],
                     define_macros=[("FASTGEMM_VECTOR_BYTES", str(vector_bytes))],
                 )
-                ext.rendered = (tier, flags, beyond)
+                ext.rendered = (tier, is_special, beyond)
                 modules.append(ext)
         return modules
 
@@ -412,7 +412,7 @@ class BuildExt(build_ext):
             named = [table.module(row.name, tier) for row, tier in table.modules() if table.by_matrices(row.name)]
             self.extensions = [ext for ext in self.extensions if ext.name in (CPUID, *named)]
             optimise.append(TILES_IN_C)
-        runtime = known_flags(compiler, RUNTIME_FLAGS)
+        runtime, special = known_flags(compiler, RUNTIME_FLAGS), known_flags(compiler, SPECIAL_FLAGS)
         tiers = {}
         for tier in load_registry().ISAS:
             tiers[tier.name], why = tier_flags(compiler, tier)
@@ -428,13 +428,13 @@ class BuildExt(build_ext):
         for ext in self.extensions:
             ext.extra_compile_args = list(optimise)
             if hasattr(ext, "rendered"):
-                tier, flags, beyond = ext.rendered
+                tier, is_special, beyond = ext.rendered
                 if not tiers[tier.name]:
                     continue
                 if beyond != known_flags(compiler, beyond):
                     self.warn(f"no {ext.name}: the compiler lacks {' '.join(beyond)}")
                     continue
-                ext.extra_compile_args += [*tiers[tier.name], *beyond, *flags]
+                ext.extra_compile_args += [*tiers[tier.name], *beyond, *(special if is_special else [])]
             else:
                 ext.extra_compile_args += runtime
             if getattr(ext, "openmp", False):
