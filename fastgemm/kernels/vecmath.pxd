@@ -91,8 +91,9 @@ cdef extern from *:
     enum { BY_ROOTS = 1 };
     static inline vf32 exp_by_roots(vf32 x) {
         x = below_f32(above_f32(x, (vf32){0} - 104.0f), (vf32){0} + 89.0f);
-        const vf32 lift = (vf32){0} + 12582912.0f / 32, n = x * 1.44269502f + lift, q = n - lift;
-        const vf32 f = x * 1.92596303e-8f + (x * 1.44269502f - q);
+        const vf32 lift = (vf32){0} + 12582912.0f / 32, log2_e = (vf32){0} + 1.44269502f;
+        const vf32 n = fused_f32(lift, x, log2_e), q = n - lift;
+        const vf32 f = x * 1.92596303e-8f + fused_f32(-q, x, log2_e);
         const vf32 p = f * 0.24022653698921204f + 0.6931573152542114f;
         const vf32 root = root_f32(n, load_f32((const float *)ROOTS_f32), load_f32((const float *)ROOTS_f32 + 16));
         return raised_f32(root + root * f * p, n, q);
