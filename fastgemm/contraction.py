@@ -113,14 +113,7 @@ class _Joined(NamedTuple):
 @lru_cache(maxsize=256)
 def _joined(shape_a: Axes, strides_a: Axes, shape_b: Axes, strides_b: Axes, roles: Roles) -> _Joined:
     stack, free_a, free_b, summed = roles
-    # In which order to sum over several axes: as they lie in the larger operand, whose copy that may spare; if it does
-    # not, the longest last, along which it is copied (axes of 50 and a reversed 8: 52 us so far, 18).
-    larger = prod(shape_a) >= prod(shape_b)
-    strides, lengths, axes = (strides_a, shape_a, summed[0]) if larger else (strides_b, shape_b, summed[1])
-    order = sorted(range(len(axes)), key=lambda i: -abs(strides[axes[i]]))
-    lie = [axes[i] for i in order]
-    if any(strides[i] != strides[j] * lengths[j] for i, j in pairwise(lie)):
-        order.sort(key=lambda i: lengths[axes[i]])
+    order = _order(shape_a, strides_a, shape_b, strides_b, summed)
     summed_a, summed_b = (tuple([some[i] for i in order]) for some in summed)
     batch = tuple([shape_a[i] for i in stack[0]])
     m, n = prod([shape_a[i] for i in free_a[0]]), prod([shape_b[i] for i in free_b[0]])
@@ -131,6 +124,18 @@ def _joined(shape_a: Axes, strides_a: Axes, shape_b: Axes, strides_b: Axes, role
         (*stack[2], *free_a[1], *free_b[1]), (*batch, m, n),
         Roles((every, every, every), ((d,), (d,)), ((d + 1,), (d + 1,)), ((d + 1,), (d,))),
     )  # fmt: skip
+
+
+def _order(shape_a: Axes, strides_a: Axes, shape_b: Axes, strides_b: Axes, summed: tuple[Axes, Axes]) -> list[int]:
+    # In which order to sum over several axes: as they lie in the larger operand, whose copy that may spare; if it does
+    # not, the longest last, along which it is copied (axes of 50 and a reversed 8: 52 us so far, 18).
+    larger = prod(shape_a) >= prod(shape_b)
+    strides, lengths, axes = (strides_a, shape_a, summed[0]) if larger else (strides_b, shape_b, summed[1])
+    order = sorted(range(len(axes)), key=lambda i: -abs(strides[axes[i]]))
+    lie = [axes[i] for i in order]
+    if any(strides[i] != strides[j] * lengths[j] for i, j in pairwise(lie)):
+        order.sort(key=lambda i: lengths[axes[i]])
+    return order
 
 
 def _aligned(array: Array) -> Array:

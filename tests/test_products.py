@@ -649,8 +649,16 @@ def test_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_larger_operand_says_in_which_order_to_sum() -> None:
     large, small, axes = np.empty((9, 30, 40)), np.empty((40, 30, 3)), ((1, 2), (1, 0))
-    assert contraction._cheaper_order(large, small, axes) == [0, 1]
-    assert contraction._cheaper_order(large[:1], small, axes) == [1, 0]
+
+    def order(a: np.ndarray, b: np.ndarray) -> list[int]:
+        return contraction._order(a.shape, a.strides, b.shape, b.strides, axes)
+
+    assert order(large, small) == [0, 1]
+    assert order(large[:1], small) == [1, 0]
+    # What is copied anyway is copied along its longest axis.
+    assert order(large[..., ::-1], small) == [0, 1]
+    assert order(np.empty((9, 40, 30))[..., ::-1].swapaxes(1, 2), small) == [0, 1]
+    assert order(np.empty((9, 40, 30))[..., ::-1], np.empty((30, 40, 3))) == [1, 0]
 
 
 def test_reading() -> None:
