@@ -150,8 +150,8 @@ def scale_and_zero(x: Array, out: Array) -> Callable[[], Any]:
 def by_range(x: Array) -> Array:
     """Return the same by NumPy.  NaN gives NaN and 0."""
     made = np.zeros(2, x.dtype)
-    low = x.min(initial=0)
     with np.errstate(all="ignore"):
+        low = x.min(initial=0)
         made[0] = (x.max(initial=0) - low) / x.dtype.type(255)
         if made[0] == 0:
             made[0] = 1

@@ -130,6 +130,17 @@ class OfBytes:
         self.weight, self.attributes = graph.values[node.inputs[1]], node.attributes
         self.rows = math.prod(graph.values[node.output].shape[:-1])
         self.packed: PackedMatrix | None = None
+        self.what = epilogues.activation(activation_of(node.attributes))
+        # Terms that are known, and where calls find the others: a call from the caller's arrays, or into them, is bound
+        # each time.
+        self.known: dict[str, Array] = {}
+        self.late: dict[str, int] = {}
+        for at, name in enumerate(node.attributes.get("terms", ()), 3):
+            data = graph.values[node.inputs[at]].data
+            if data is None:
+                self.late[name] = at
+            else:
+                self.known[name] = np.ascontiguousarray(data).reshape(-1)
 
     def __call__(self, x: Sequence[Array], out: Array) -> partial[None]:
         if self.packed is None:
@@ -144,28 +155,29 @@ class OfBytes:
 
     def _call(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> partial[None]:
         # An ``integer_linear``.
-        level, what = layer.epilogue_level(), epilogues.activation(activation_of(self.attributes))
-        terms = self._terms(x)
-        a, known = x[0].reshape(self.rows, x[0].shape[-1]), {name: term.reshape(-1) for name, term in terms.items()}
-        seen = _seen(x[0], a) and all(_seen(term, known[name]) for name, term in terms.items())
-        in_order = out.flags.c_contiguous and all(term.flags.c_contiguous for term in known.values())
-        if level is None or weight.panels is None or not (seen and in_order):
-            return partial(self._by_qlinear, x, weight, out)
-        factor = known.get("factor")
+        level, a, c, terms = layer.epilogue_level(), x[0], out, self.known.copy()
+        if c.ndim != 2:
+            a, c = a.reshape(self.rows, a.shape[-1]), c.reshape(self.rows, c.shape[-1])
+        fits = _seen(x[0], a) and out.flags.c_contiguous
+        for name, at in self.late.items():
+            terms[name] = x[at] if x[at].ndim == 1 else x[at].reshape(-1)
+            fits = fits and _seen(x[at], terms[name]) and terms[name].flags.c_contiguous
+        if level is None or weight.panels is None or not fits:
+            return partial(self._by_qlinear, x, weight, out, terms)
+        factor, what = terms.get("factor"), self.what
         return partial(
-            _linear.late_into, level, a, weight.panels, out.reshape(self.rows, out.shape[-1]), what.row.code,
-            known.get("bias"), what.p, what.q, x[2], known["scale"], factor,
-            None if factor is None else np.empty_like(factor),
+            _linear.late_into, level, a, weight.panels, c, what.row.code, terms.get("bias"), what.p, what.q, x[2],
+            terms["scale"], factor, None if factor is None else np.empty_like(factor),
         )  # fmt: skip
 
-    def _terms(self, x: Sequence[Array]) -> dict[str, Array]:
-        return dict(zip(self.attributes["terms"], x[3:], strict=True))
-
-    def _by_qlinear(self, x: Sequence[Array], weight: PackedMatrix, out: Array) -> None:
-        known = {name: term.reshape(-1) for name, term in self._terms(x).items()}
-        scale, zero = known["scale"] * known.get("factor", np.float32(1)), x[2].astype(x[0].dtype)
+    def _by_qlinear(self, x: Sequence[Array], weight: PackedMatrix, out: Array, terms: Mapping[str, Array]) -> None:
         what = activation_of(self.attributes)
-        np.copyto(out, qlinear(x[0], weight, scale, known.get("bias"), x_zero_point=zero, activation=what))
+        with np.errstate(all="ignore"):
+            # (Of a view that had to be copied, as it is now.)
+            late = {name: x[at].reshape(-1) for name, at in self.late.items()}
+            now = {**terms, **late}
+            scale, zero = now["scale"] * now.get("factor", np.float32(1)), x[2].astype(x[0].dtype)
+            np.copyto(out, qlinear(x[0], weight, scale, now.get("bias"), x_zero_point=zero, activation=what))
 
 
 class SumsOfBytes(OfBytes):

@@ -110,13 +110,14 @@ def _quantised_late(node: Node) -> Runner:
 
     def bind(x: Sequence[Array], out: Array) -> Call:
         def by_meaning() -> None:
-            np.copyto(out, meaning(x, node.attributes))
+            with np.errstate(all="ignore"):
+                np.copyto(out, meaning(x, node.attributes))
 
         zero = x[2].reshape(()) if len(x) > 2 else 0
         found = to_bytes.quantise(x[0], x[1].reshape(()), zero, out, by_meaning)
         return by_meaning if found is None else found
 
-    return Runner(bind)
+    return Runner(bind, True)
 
 
 def _ufunc(function: np.ufunc) -> _Run:
@@ -199,11 +200,11 @@ def runner(graph: Graph, node: Node, places: Mapping[str, Place]) -> Runner:
     if node.op == "chain":
         return _chain(node, places)
     if node.op in ("integer_linear", "matmul_integer") and node.attributes.get("packed"):
-        return Runner(OfBytes(node, graph) if node.op == "integer_linear" else SumsOfBytes(node, graph))
+        return Runner(OfBytes(node, graph) if node.op == "integer_linear" else SumsOfBytes(node, graph), True)
     if node.op == "integer_linear":
         return _by_meaning(node)
     if node.op == "dynamic_scale":
-        return Runner(_dynamic_scale)
+        return Runner(_dynamic_scale, True)
     if node.op in _ANY:
         return _plain(_ANY[node.op], node)
     if node.op == "quantize" and _is_late(node, graph):

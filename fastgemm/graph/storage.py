@@ -138,6 +138,8 @@ def is_whole(value: Value, place: Place, values: Mapping[str, Value]) -> bool:
 
 def dense(array: Array) -> Array | None:
     """Return an array with its axes in the order of memory, in C order; None where it has gaps or repeats itself."""
+    if array.flags.c_contiguous:
+        return array
     if min(array.strides, default=0) < 0:
         return None
     axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis] if array.shape[axis] != 1 else 0)
