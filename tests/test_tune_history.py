@@ -89,6 +89,19 @@ def test_a_file_stays_bounded_and_keeps_the_newest(tmp_path: Path) -> None:
     assert len(found) > 20
 
 
+def test_many_lines_at_once_leave_the_newest_whole(tmp_path: Path) -> None:
+    """As many old lines stay as there is room for, whole ones, the first of the file too."""
+    path = tmp_path / "log.jsonl"
+    line = len('{"number": 10}\n')
+    for before, added, kept in ((20, 60, 20), (50, 60, 40), (50, 95, 5), (50, 100, 0), (99, 2, 50)):
+        path.unlink(missing_ok=True)
+        lines.append(path, [{"number": 10}] * before, most=100 * line, sync=False)
+        lines.append(path, [{"number": 11}] * added, most=100 * line, sync=False)
+        found, left_out = lines.read(path, lambda fields: fields["number"])
+        assert left_out == []
+        assert found == [10] * kept + [11] * added
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.jsonl"
     history.append(path, [trial()])

@@ -45,7 +45,7 @@ def append(path: Path, objects: Iterable[Mapping[str, Any]], most: int = MAX_FIL
     check_replaceable(path)  # opening a pipe would wait for somebody to read
     with locked(path):
         if path.exists() and path.stat().st_size + len(text) > most:
-            _halve(path, most // 2)
+            _cut(path, max(0, min(most // 2, most - len(text))))
         with open(path, "a+b") as file:
             # What a killed run left unfinished must not swallow this line too.
             size = file.seek(0, os.SEEK_END)
@@ -119,9 +119,13 @@ def _holds(line: str, wanted: Callable[[Any], bool]) -> bool:
         return False
 
 
-def _halve(path: Path, size: int) -> None:
-    """Cut a file down to its newest lines; the lock is held."""
+def _cut(path: Path, size: int) -> None:
+    """Cut a file down to the newest lines that so many bytes hold; the lock is held."""
     with open(path, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
-        newest = file.read().partition(b"\n")[2]
+        # From one byte before, so that a line that begins there is whole.
+        start = max(0, file.seek(0, os.SEEK_END) - size - 1)
+        file.seek(start)
+        newest = file.read()
+    if start:
+        newest = newest.partition(b"\n")[2]
     replace(path, newest.decode("ascii", "replace").encode("ascii", "replace").decode("ascii"))
