@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastgemm
-from fastgemm import allowed, database, registry
+from fastgemm import allowed, database, kernels, registry
 from fastgemm.driver import _team
 from fastgemm.problem import LAYOUTS, PACKED, Config, Problem, Record
-from fastgemm.tune import compare, driver, journal, report, shapes, space, strategies, worker
+from fastgemm.tune import compare, driver, journal, report, shapes, strategies, worker
 from fastgemm.tune.driver import Budget, Trials
 from fastgemm.tune.measure import Measurement, ReplayRunner
 from fastgemm.tune.shapes import Shape, ShapeError
@@ -293,15 +293,37 @@ def test_neighbours_are_legal_symmetric_and_lead_everywhere(problem, isa):
 def test_the_space_follows_the_registry():
     problem = Problem("f32", 500, 500, 500, threads=2)
     configs = list(Space(problem, start_for(problem, "v4")).all())
-    assert {(c.mr, c.nr) for c in configs} == set(registry.tiles(problem.row, registry.isa("v4")))
+    of_tier = {(c.mr, c.nr) for c in configs if c.isa == "v4"}
+    assert of_tier == set(registry.tiles(problem.row, registry.isa("v4")))
     assert {c.pack for c in configs} == set(registry.PACKS)
     assert {(c.threads, c.split) for c in configs} == {(1, "n"), (2, "n"), (2, "m"), (2, "k")}
+
+
+def test_the_tier_of_half_the_vectors_is_searched_where_calls_may_use_it(monkeypatch):
+    """Few columns are faster by AVX2's dot products on CPUs of halved vectors: a search has to be able to find them."""
+    problem = Problem("f32", 4000, 2, 800)
+
+    def tiers(half, active="v4"):
+        monkeypatch.setattr(kernels, "half_isa", lambda: half and registry.isa(half))
+        monkeypatch.setattr(kernels, "active_isa", lambda: registry.isa(active))
+        monkeypatch.setattr(kernels, "has", lambda family, isa: family in ("gemm", "gemv", "small", "dots"))
+        configs = list(Space(problem, start_for(problem, "v4")).all())
+        assert all(config.misfit(problem) is None for config in configs)
+        return {(config.family, config.isa) for config in configs}
+
+    assert {isa for _, isa in tiers(None)} == {"v4"}
+    assert {isa for _, isa in tiers("v3")} == {"v3", "v4"}
+    assert {("dots", "v3"), ("small", "v3")} <= tiers("v3")
+    assert ("gemm", "v3") not in tiers("v3"), "twice the space for nothing"
+    # A start of a tier that calls do not use (`--isa`) is compared with its own alone.
+    assert {isa for _, isa in tiers("v2", "v3")} == {"v4"}
 
 
 def test_families_are_those_that_run_here(monkeypatch):
     def families(asked, runs):
         monkeypatch.setattr(allowed, "asked_of_f32", lambda: asked)
-        monkeypatch.setattr(space, "runnable", lambda family, isa: runs(family))
+        monkeypatch.setattr(kernels, "has", lambda family, isa: runs(family))
+        monkeypatch.setattr(kernels, "half_isa", lambda: None)
         problem = Problem("f32", 500, 500, 500)
         return {config.family for config in Space(problem, start_for(problem, "v4")).all()}
 
@@ -347,7 +369,7 @@ def test_families_without_panels_pack_what_they_must():
     ):
         configs = [c for c in Space(problem, start_for(problem)).all() if c.family != "gemm"]
         assert {(c.family, c.pack) for c in configs} == packs
-        assert len({(c.family, c.mr, c.nr) for c in configs}) == len(configs)
+        assert len({(c.family, c.isa, c.mr, c.nr) for c in configs}) == len(configs)
 
 
 def test_one_thread_shares_nothing():

@@ -196,11 +196,26 @@ def config(problem: Problem, tier: registry.Isa, own: bool = False) -> Config | 
     if not _takes(problem, tier, own):
         return None
     split, threads = _team(problem, tier)
+    mc, kc, nc = blocks(problem, tier, own)
+    return Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split=split, threads=threads)
+
+
+def blocks(problem: Problem, tier: registry.Isa, own: bool = False) -> tuple[int, int, int]:
+    """Return the blocks of a problem of this family, whether the rules choose it or not: MC, KC, NC.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import family_dots
+    >>> from fastgemm.problem import Problem
+    >>> family_dots.blocks(Problem("f32", 4000, 2, 800), registry.isa("v3"))[::2]
+    (1024, 96)
+    """
     size = problem.row.stored_bytes if own else problem.row.itemsize
     exchanged = exchanges(problem, tier)
     kc = _block(problem.n if exchanged else problem.m, problem, tier) // size
     mc, nc = (NC, MC) if exchanged else (MC, NC)
-    return Config("dots", tier.name, mc=mc, kc=kc, nc=nc, split=split, threads=threads)
+    return mc, kc, nc
 
 
 def _block(rows: int, problem: Problem, tier: registry.Isa) -> int:
