@@ -5,6 +5,7 @@
     python bench/sweep.py --dtype bool --sample 20 --seed 1
     python bench/sweep.py --dtype float32 float64 --threads 2 --shapes 2x512x512 2x768x768 4x1024x1024
     python bench/sweep.py --dtype float32 --layout nt --shapes 512x9x512 19x512x512
+    python bench/sweep.py --dtype float32 --layout nt --shapes 32x2x512 8x2x1000 --tiers     # AVX2 beside AVX-512
 
 All configurations that the tuner knows for a problem (families, tiles, packing, MC, KC, NC) are timed
 below Python, a short loop each in turns; the better half stays for the next round, until a few are left, which are
@@ -25,7 +26,7 @@ import numpy as np
 import progress
 from stats import duration, geometric_mean
 
-from fastgemm import kernels
+from fastgemm import kernels, registry
 from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -70,16 +71,20 @@ def timed(problem: Problem, configs: Sequence[Config], seconds: float) -> dict[C
             return best
 
 
-def swept(problem: Problem, seconds: float) -> tuple[float, Config, float]:
-    """Return the heuristic's time, the best configuration and its time, of one more turn of both and a few."""
-    start = rules.config(problem)
+def swept(problem: Problem, seconds: float, isa: registry.Isa | None = None) -> tuple[Config, dict[Config, float]]:
+    """Return the heuristic's configuration, for a tier if one is given, and the times of the last turns.
+
+    Those are of the heuristic's, of the few best, and of the best of each tier.
+    """
+    start = rules.config(problem, isa)
     left = list(Space(problem, start).all())
+    of_tier: dict[str, Config] = {}
     while len(left) > FEW:
         took = timed(problem, left, 0.0)
-        left = sorted(left, key=took.__getitem__)[: max(FEW, len(left) // 2)]
-    took = timed(problem, list(dict.fromkeys([start, *left])), seconds)
-    best = min(took, key=took.__getitem__)
-    return took[start], best, took[best]
+        left.sort(key=took.__getitem__)
+        of_tier |= {config.isa: config for config in reversed(left)}
+        left = left[: max(FEW, len(left) // 2)]
+    return start, timed(problem, list(dict.fromkeys([start, *left, *of_tier.values()])), seconds)
 
 
 def chosen(options: argparse.Namespace, dtype: str) -> list[Problem]:
@@ -108,26 +113,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a product (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--seconds", type=float, default=0.5, help="of the last turns on a shape (default: 0.5)")
+    parser.add_argument(
+        "--tiers",
+        action="store_true",
+        help="where calls may use two tiers: what would be found from the heuristic's answer for the longer vectors",
+    )
     options = parser.parse_args(arguments)
     if min(options.sample, options.threads) < 1 or not options.seconds > 0:
         parser.error("a sample, threads and seconds must be above zero")
     tier = kernels.active_isa()
     if tier is None:
         parser.error("no kernels run on this CPU")
+    if options.tiers and kernels.half_isa() is None:
+        parser.error("calls use one tier on this CPU")
     kernels.load(tier.name)
     for dtype in options.dtype:
-        gains = []
+        gains, apart = [], []
         problems = chosen(options, dtype)
         with progress.bar(f"sweeping {dtype}", len(problems)) as bar:
             for problem in problems:
                 bar.step(name(problem))
-                before, config, after = swept(problem, options.seconds)
-                gains.append(before / after)
+                start, took = swept(problem, options.seconds, tier if options.tiers else None)
+                config = min(took, key=took.__getitem__)
+                gains.append(took[start] / took[config])
                 mark = "  <--" if gains[-1] > MARKED else ""
-                print(f"{name(problem)}: {duration(before)}, {gains[-1]:.3f} {describe(config)}{mark}", flush=True)
+                told = f"{duration(took[start])}, {gains[-1]:.3f} {describe(config)}"
+                others = [seconds for one, seconds in took.items() if one.isa != start.isa]
+                if options.tiers and others:
+                    own = min(seconds for one, seconds in took.items() if one.isa == start.isa)
+                    apart.append(own / min(others))
+                    told += f"; the other tier's best {apart[-1]:.3f} times as fast as {start.isa}'s"
+                print(f"{name(problem)}: {told}{mark}", flush=True)
         marked = sum(gain > MARKED for gain in gains)
         print(f"{dtype}: the best over the heuristic's {geometric_mean(gains):.3f}, ", end="")
         print(f"{marked} of {len(gains)} above {MARKED}")
+        if apart:
+            print(f"{dtype}: the other tier's best over {tier.name}'s {geometric_mean(apart):.3f}")
     return 0
 
 

@@ -68,8 +68,8 @@ class Space(SearchSpace[Config]):
     start : Config
         The heuristic's answer.  It is always in the space, and of equal configurations the one with its
         values is kept.  Its tier is searched, and where calls may use another beside it (`kernels.half_isa`)
-        that one's kernels without panels too: on a Zen 4, 8 or 32 rows by 2 to 8 columns are 1.05 to 2.5 times
-        as fast (1.6 in the mean of 22 shapes) by AVX2's dot products as by the best of AVX-512's kernels.
+        that one's kernels without panels too: few rows by few columns are up to 2.4 times as fast by AVX2's dot
+        products on a Zen 4 as by any of AVX-512's kernels (``bench/sweep.py --tiers``).
 
     Examples
     --------
@@ -203,13 +203,10 @@ class Space(SearchSpace[Config]):
     def _tiers(self) -> list[registry.Isa]:
         """The start's tier, and the one of half or twice its vectors where calls may use either."""
         tier, half, active = registry.isa(self.start.isa), kernels.half_isa(), kernels.active_isa()
-        both = half is not None and active is not None and tier in (half, active)
-        if not both or self.problem.layout[1] == PACKED:
+        if half is None or active is None or tier not in (half, active) or self.problem.layout[1] == PACKED:
             return [tier]
-        return [tier, *(one for one in (active, half) if one is not None and one != tier and self._has(one))]
-
-    def _has(self, tier: registry.Isa) -> bool:
-        return registry.supported(self.problem.row, tier)
+        other = half if tier == active else active
+        return [tier, other] if registry.supported(self.problem.row, other) else [tier]
 
     def _blocks(self, name: str, teams: tuple[Team, ...]) -> dict[Team, tuple[int, ...]]:
         """Block sizes of distinct effect for each team."""
