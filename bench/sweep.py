@@ -54,12 +54,12 @@ def arrays(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return cases.operands(cases.Case(dtype, m, n, k, batch, trans_a, trans_b))
 
 
-def timed(problem: Problem, configs: Sequence[Config], seconds: float) -> dict[Config, float]:
-    """Return the least seconds of each configuration, a loop of each in turns."""
+def timed(problem: Problem, configs: Sequence[Config], seconds: float, flops: float = 2e8) -> dict[Config, float]:
+    """Return the least seconds of each configuration, a loop of each, of so many operations, in turns."""
     a, b = arrays(problem)
     plans = [Plan(problem, config) for config in configs]
     out = plans[0].run(a, b)
-    times = max(1, int(2e8 / problem.flops))
+    times = max(1, int(flops / problem.flops))
     best = dict.fromkeys(configs, float("inf"))
     end = time.perf_counter() + seconds
     while True:

@@ -15,6 +15,7 @@ from fastgemm import cpu, dispatch, kernels, registry
 from fastgemm.cpu import _features
 from fastgemm.driver import _plan
 from fastgemm.heuristic import half_narrow, half_tier, packed_b, rules
+from fastgemm.heuristic.half_narrow_rules import RULES
 from fastgemm.problem import Config, Problem, Record
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
@@ -104,9 +105,9 @@ LONG = [
     ("i32", "nn", 20, 20, 20, 1),
     ("f16", "nn", 1000, 4, 64, 1),
     ("i16", "tn", 1000, 4, 64, 1),
-    ("i16", "nn", 64, 8, 64, 1),
+    ("i16", "nn", 64, 13, 64, 1),
     ("i16", "nn", 64, 17, 64, 1),
-    ("i8", "nn", 300, 12, 20, 1),
+    ("i8", "nn", 300, 13, 20, 1),
     ("bool", "nn", 64, 16, 64, 1),
     ("f32", "np", 64, 24, 64, 1),
     ("i8_i32", "nn", 64, 24, 64, 1),
@@ -276,16 +277,21 @@ def test_any_problem_gets_what_fits(
 # Few columns: layout, type, m, n, k, and the family and tier that multiply them.
 NARROW = [
     ("f32", "nn", 32, 2, 1024, "dots", "v3"), ("f32", "nn", 4, 3, 512, "dots", "v3"),
-    ("f32", "nn", 64, 2, 1024, "dots", "v4"), ("f32", "nn", 200, 6, 500, "dots", "v4"),
+    ("f32", "nn", 96, 2, 1024, "dots", "v4"), ("f32", "nn", 200, 6, 500, "dots", "v4"),
     ("f32", "nn", 32, 5, 512, "gemm", "v4"), ("f32", "nn", 1000, 7, 300, "gemm", "v4"),
-    ("f32", "nn", 32, 2, 64, "small", "v4"), ("f32", "nn", 20000, 5, 300, "gemm", "v3"),
+    ("f32", "nn", 6, 4, 64, "small", "v3"), ("f32", "nn", 20000, 5, 300, "gemm", "v3"),
     ("f32", "nn", 32, 4, 100_000, "small", "v4"), ("f32", "nt", 16, 8, 512, "dots", "v3"),
     ("f64", "nn", 16, 2, 512, "dots", "v3"), ("f64", "nn", 16, 4, 500, "gemm", "v4"),
-    ("f64", "nn", 200, 5, 512, "dots", "v4"), ("f64", "nn", 64, 10, 768, "gemm", "v3"),
-    ("f64", "nn", 64, 10, 800, "gemm", "v4"), ("f64", "nt", 8, 8, 256, "dots", "v3"),
-    ("f32", "nn", 3000, 2, 48, "dots", "v4"), ("f64", "nn", 3000, 4, 62, "dots", "v4"),
-    ("f32", "nn", 3000, 4, 64, "small", "v4"), ("c128", "nn", 4, 512, 512, "small", "v4"),
+    ("f64", "nn", 200, 5, 512, "dots", "v4"), ("f64", "nn", 6, 3, 100, "small", "v3"),
+    ("f64", "nn", 64, 10, 100, "small", "v4"), ("f64", "nt", 8, 8, 256, "dots", "v3"),
+    ("f32", "nn", 3000, 4, 64, "dots", "v4"), ("c128", "nn", 4, 512, 512, "small", "v4"),
     ("f64", "nt", 64, 7, 512, "gemm", "v4"), ("f64", "nt", 16, 12, 1000, "dots", "v4"),
+    ("i32", "nn", 32, 2, 512, "dots", "v3"), ("i32", "nn", 64, 8, 100, "small", "v3"),
+    ("i64", "nn", 32, 2, 512, "dots", "v4"), ("i64", "nt", 100, 8, 100, "small", "v4"),
+    ("i16", "nn", 32, 3, 250, "dots", "v3"), ("i16", "nt", 16, 2, 100, "dots", "v3"),
+    ("i8", "nt", 100, 8, 64, "dots", "v3"), ("bool", "nt", 64, 4, 500, "dots", "v3"),
+    ("f16", "nn", 32, 2, 128, "dots", "v3"), ("f16_f32", "nn", 32, 2, 128, "dots", "v3"),
+    ("c64", "nn", 100, 2, 512, "small", "v3"), ("c128", "nt", 24, 2, 100, "dots", "v3"),
 ]  # fmt: skip
 
 
@@ -302,24 +308,65 @@ def test_few_columns(case: tuple[str, str, int, int, int, str, str], monkeypatch
     rng = np.random.default_rng(k)
     a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n)))
     b = np.asfortranarray(b) if layout[1] == "t" else b
-    want = a.astype(np.result_type(dtype, "f8")) @ b
-    np.testing.assert_allclose(fastgemm.matmul(a, b), want, rtol=0, atol=4 * k * np.finfo(dtype).eps)
+    if np.issubdtype(dtype, np.inexact):
+        want = a.astype(np.result_type(dtype, "f8")) @ b
+        np.testing.assert_allclose(fastgemm.matmul(a, b), want, rtol=0, atol=4 * k * np.finfo(dtype).eps)
+    else:
+        assert np.array_equal(fastgemm.matmul(a, b), a @ b)
+
+
+@pytest.mark.usefixtures("zen4")
+@pytest.mark.skipif(not kernels.has("gemm", "v4"), reason="no AVX-512")
+@pytest.mark.parametrize("name", sorted({line.split()[0] for line in RULES.strip().splitlines()}))
+def test_every_rule_of_few_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the least sizes that a line is for: a way that computes the problem, of its vectors, and the right answer."""
+    monkeypatch.delenv("FASTGEMM_ISA", raising=False)
+    row, ways = registry.dtype(name), set()
+    for line in (line.split() for line in RULES.strip().splitlines()):
+        _, layout, *sides, way = line[:6]
+        if line[0] != name:
+            continue
+        assert layout in ("nn", "nt")
+        assert way in (*half_narrow.WAYS, half_narrow.NO_WAY)
+        n, m, k = (int(side.split("-")[0]) for side in sides)
+        page = half_narrow.HALF_PAGE // (row.stored_bytes * row.parts)
+        k = -(-k // page) * page if sides[2].endswith("p") else k
+        problem = Problem(name, m, n, k, layout=layout)
+        way, config = half_narrow.way(problem), rules.config(problem)
+        assert config.misfit(problem) is None
+        if way:
+            ways.add(way)
+            assert half_narrow.computes(config, way), line
+            assert config.isa == ("v3" if way in half_narrow.OF_SHORT_VECTORS else "v4"), line
+        rng = np.random.default_rng(m)
+        a, b = (rng.integers(0, 2, shape).astype(row.numpy) for shape in ((m, k), (k, n)))
+        b = np.asfortranarray(b) if layout[1] == "t" else b
+        assert np.array_equal(fastgemm.matmul(a, b), a @ b), line
+    assert len(ways) > 1
 
 
 @pytest.mark.usefixtures("zen4")
 def test_few_columns_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other layouts and types keep their rules, and so does a CPU with whole vectors."""
+    """Other layouts, types and sizes keep their rules, and so does a CPU with whole vectors."""
     monkeypatch.delenv("FASTGEMM_ISA", raising=False)
     wanted = Problem("f32", 32, 2, 1024)
     assert bool(half_narrow.way(wanted)) is (V4 in kernels.runnable())
     for other in (
-        Problem("f32", 32, 2, 1024, layout="tn"), Problem("c64", 32, 2, 1024), Problem("f32", 200, 2, 31),
-        Problem("f16", 32, 2, 1024), Problem("i32", 32, 2, 1024), Problem("f32", 3, 2, 1024),
-        Problem("f32", 32, 1, 1024), Problem("f32", 32, 13, 1024), Problem("f32", 32, 2, 127),
+        Problem("f32", 32, 2, 1024, layout="tn"), Problem("bf16", 32, 2, 1024), Problem("f32", 200, 2, 15),
+        Problem("f32", 32, 1, 1024), Problem("f32", 32, 13, 1024), Problem("f32", 1, 2, 1024),
+        Problem("f32", 2, 3, 1024), Problem("f32", 32, 4, 100_000), Problem("f32", 100_000, 2, 1024),
     ):  # fmt: skip
-        assert half_narrow.way(other) == ""
+        assert half_narrow.way(other) == "", other
     monkeypatch.setattr(cpu, "_half_wide", lambda: False)
     assert half_narrow.way(wanted) == ""
+
+
+@pytest.mark.usefixtures("zen4")
+def test_a_way_is_forced_for_as_long() -> None:
+    for way in ("", *half_narrow.WAYS):
+        with half_narrow.forced(way):
+            assert half_narrow.way(Problem("f32", 500, 500, 500)) == way
+    assert half_narrow.way(Problem("f32", 500, 500, 500)) == ""
 
 
 @pytest.mark.usefixtures("zen4")

@@ -18,7 +18,7 @@ PACKAGE = Path(fastgemm.__file__).parent
 APART = "heuristic"
 LAYERS = (
     ("kinds", "locks", "variables"),
-    ("registry", "version", "_outputs", "heuristic"),
+    ("registry", "version", "_outputs", "heuristic", "heuristic.half_narrow_rules"),
     ("cpu", "row_operations", "activations", "segments"),
     ("allowed",),
     ("heuristic.ways",),

@@ -17,7 +17,7 @@ l1.py, l1_*.py      what an L1 that is small for vectors of 64 bytes changes (`c
                     stacks, outputs
 brief.py            few steps of k, whose rows of C are written whole
 half_tier.py        whose kernels serve a CPU that computes its longest vectors in two halves
-half_narrow.py      few columns there
+half_narrow.py      few columns there, by half_narrow_rules.py, a table that is measured
 costs.py            what all rules count with, in cycles
 
 Nothing is imported here: `fastgemm.problem` asks the lowest of these modules, and the highest ask for problems.

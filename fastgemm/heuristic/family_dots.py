@@ -233,7 +233,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     way = half_narrow.way(problem)
     if way:
-        return way in (half_narrow.SHORT_DOTS, half_narrow.DOTS)
+        return way in half_narrow.OF_DOTS
     if problem.layout == "nn" and own and row.group == 1:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)

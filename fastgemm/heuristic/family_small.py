@@ -281,8 +281,11 @@ def _is_deep(problem: Problem, tier: registry.Isa) -> bool:
 
 def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
-    if not registry.computes("small", problem.row) or half_narrow.way(problem):
+    if not registry.computes("small", problem.row):
         return False
+    way = half_narrow.way(problem)
+    if way:
+        return way in half_narrow.OF_SMALL
     if m == 1 and problem.batch > 1 and problem.row.converts:
         return _converted_rows(problem, tier, dots)
     if n == 1 or (k > MAX_SMALL_K and not _long(problem, tier)):

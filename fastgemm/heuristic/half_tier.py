@@ -96,6 +96,9 @@ def halves(problem: Problem, half: registry.Isa) -> bool:
     row = problem.row
     if set(problem.layout) & {"g", PACKED} or not registry.supported(row, half) or row.group > 1:
         return False
+    way = half_narrow.way(problem)
+    if way:
+        return way in half_narrow.OF_SHORT_VECTORS
     rule = _converted if row.converts else _vector if problem.m == 1 else _matrix
     return rule(problem, half)
 
@@ -149,9 +152,6 @@ def _matrix(problem: Problem, half: registry.Isa) -> bool:
     if problem.row.exact:
         # Multiplying bounds the others (i32 20 x 20 x 20 0.7, 100 x 20 x 500 0.7).
         return _far(problem) or _words(problem, half)
-    way = half_narrow.way(problem)
-    if way:
-        return way in (half_narrow.SHORT_DOTS, half_narrow.SHORT_BLOCKS)
     return _far(problem) or _far_items(problem) or _thin(problem, half) or _partial(problem, half)
 
 
