@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastgemm import kernels, registry
-from fastgemm.heuristic import rules
+from fastgemm.heuristic import family_dots, rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -107,3 +107,25 @@ def test_what_costs_less_beside_a_small_l1() -> None:
     )]  # fmt: skip
     families = [rules.config(problem, v4).family == "dots" for problem in turned]
     assert families == [True, False, True, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("tier", ["v3", "v4"])
+@pytest.mark.parametrize("name", ["i16", "i8", "bool"])
+def test_short_rows_of_narrow_numbers(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few of them, or by few columns, are not worth turning B over; 128 rows by 100 columns are."""
+    monkeypatch.setenv("FASTGEMM_ISA", tier)
+    if not registry.supported(registry.dtype(name), registry.isa(tier)):
+        pytest.skip(f"{tier} has no kernels for {name}")
+    for m, n, k in ((2, 2, 100), (2, 100, 100), (4, 300, 32), (128, 2, 64)):
+        assert rules.config(Problem(name, m, n, k, layout="nt"), registry.isa(tier)).family == "dots", (m, n, k)
+    assert rules.config(Problem(name, 128, 100, 32, layout="nt"), registry.isa(tier)).family != "dots"
+    low = rules.config(Problem(name, 2, 2, 100, layout="nt"), registry.isa("v2"))
+    assert (low.family == "dots") is (name == "bool")
+
+
+def test_halves_by_few_columns_along_k() -> None:
+    """Where dot products are instructions, of any number of rows: they are as fast turned over first or not."""
+    for m, n, k, taken in ((1000, 6, 128, 1), (1000, 7, 128, 0), (1000, 12, 256, 1), (1000, 13, 256, 0)):
+        for layout in ("nt", "nn") if k >= 256 else ("nt",):
+            problem = Problem("bf16", m, n, k, layout=layout)
+            assert bool(family_dots.config(problem, registry.isa("v4"), own=True)) is bool(taken), problem

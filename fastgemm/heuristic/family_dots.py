@@ -58,8 +58,8 @@ from .ways import DOT_TURNED, UNTURNED_ROWS, by_dots, exchanges, nearly_far, tur
 # By bytes of a number, and of one or two bytes in memory.
 FEW_ROWS, NARROW_ROWS = {4: UNTURNED_ROWS.stop - 1, 8: 8, 16: 8}, 80
 FEW_COLUMNS, NARROW_COLUMNS = 4, 24
-# Of bool with long rows, and the least bytes of those of few ones.
-LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_BYTES = 128, 48, 512, 16, 64
+# Of bool with long rows, and the least steps of few ones with short vectors.
+LOGIC_ROWS, LOGIC_COLUMNS, LOGIC_LONG, LOGIC_FEW, LOGIC_STEPS = 128, 48, 512, 16, 64
 # Bytes of a row from which the tiles here take columns that fill them so much better than gemm's vectors.
 COLUMN_BYTES, FILLED = 512, 1.3
 # Steps of k, in vectors and bytes, up to which one row of floats or 64-bit numbers, or of shorter ones, comes here.
@@ -87,6 +87,14 @@ SHORT_WORK = 3  # of few rows by short columns, m * k ** 2 over the square of th
 BRIEF_WORK, BRIEF_ROWS = 24, 2
 SHORT_COLUMNS = 64  # and of a tile of rows, more columns than this of any length
 LEAST_BYTES = 256  # of a row of either operand
+# Shorter rows of numbers narrower than four bytes are what costs less, in ns: dot products, for each output and each
+# vector of it, and for each vector of A; and, turned over, for each number of B, vector of C and number of A.  (Zen 4,
+# AVX-512 and AVX2, one thread, fitted to 2688 products each of int16, int8, bool and float16, m = 2 to 500, n = 2 to
+# 200: they took 1.4 to 1.7 times the better of both in the mean, float16 1.15, while all were turned over, and take
+# 1.01 to 1.03, 1.02 to 1.04.  int16 2 x 2 x 100 18, 2 x 100 x 100 6.4, 8 x 100 x 32 1.4, 32 x 16 x 64 0.8, 128 x 2 x 64
+# 5, AVX2 11, 6.7, 1.5, 0.9, 3.9; int8 8.8, 4.5, 1.3, 0.8, 2.3; `bench/sweep.py --dtype int16 --layout nt`.)
+SHORT_BEFORE, SHORT_SUM, SHORT_FUSED, SHORT_LOADED = 70, 1.44, 0.14, 2.8
+TURNED_BEFORE, TURNED_NUMBER, TURNED_WRITTEN, TURNED_READ = 100, 0.44, 2.7, 0.37
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 384
 # And more of them, of so few rows or of columns that leave part of gemm's vectors empty.
@@ -95,8 +103,9 @@ LARGER_OUTPUT, LOW_ROWS = 1100, 16
 # rows, and those of many steps with so many columns to a row.
 OWN_STEPS, OWN_LONG, OWN_COLUMN_BYTES = 128, 512, 512
 OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
-# Halves by few columns that are turned over first: at least so many rows and steps, at most so many columns.
-TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS = 64, 256, 12
+# Halves by few columns, and those that are turned over first: at least so many rows and steps, at most so many columns,
+# and those of one tile, for which fewer steps are enough.
+TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS, WHOLE_DOTS = 64, 256, 12, 6
 # Few columns, adjacent ones, by rows along k, with short vectors: rows a column, and steps by bytes of a number (AVX2
 # on Zen 4, one thread, times gemm's and small's kernels, k = 32, 64, 256: f32 1000 x 2 1.20 1.45 1.66, 30 x 2 0.61
 # 0.90 1.42, 1000 x 4 0.88 1.28 1.39, 100 x 4 0.68 0.97 1.26, f64 1000 x 2 1.13 1.08 1.20, 100 x 4 0.74 1.01 1.03,
@@ -266,6 +275,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
     if own and _many_rows(problem, tier, k * row.stored_bytes, LONG_OWN_ROWS):
         return True
+    if own and row.group == 1 and n <= TURNED_COLUMNS and k >= (OWN_STEPS if n <= WHOLE_DOTS else TURNED_STEPS):
+        return True
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
         return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT
@@ -276,8 +287,8 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     row_bytes = k * row.itemsize
     if row.lane == "b8" and k >= LOGIC_LONG:
         return m <= LOGIC_ROWS or n <= LOGIC_COLUMNS
-    if row_bytes < (LOGIC_BYTES if row.lane == "b8" and m <= LOGIC_FEW else LEAST_BYTES):
-        return False
+    if row_bytes < LEAST_BYTES:
+        return _beats_turning(problem, tier)
     if row.group > 1:
         return m <= OWN_FEW_ROWS
     if by_dots(problem) or exchanges(problem, tier):
@@ -305,6 +316,21 @@ def _narrow(problem: Problem) -> bool:
     if problem.row.lane == "b8":
         return 1 < n <= NARROW_BOOL and m >= max(8, n * n) and k >= max(NARROW_STEPS, 16 * n)
     return 1 < n <= NARROW_BYTES and m >= max(2 * n, n * n // 2) and k >= max(NARROW_STEPS, 16 * n)
+
+
+def _beats_turning(problem: Problem, tier: registry.Isa) -> bool:
+    # Short rows of what is narrower than four bytes, times turning B over: `TURNED_BEFORE`.
+    m, n, k, row = problem.m, problem.n, problem.k, problem.row
+    shared = registry.widens(row) and n <= NARROW_HALVES and m >= NARROW_ROWS
+    if row.stored_bytes >= 4 or row.group > 1 or shared:
+        return False
+    if tier.vector_bytes < 32:
+        return row.lane == "b8" and m <= LOGIC_FEW and k >= LOGIC_STEPS
+    lanes = registry.lanes(row, tier)
+    vectors = -(-k // lanes)
+    dots = SHORT_BEFORE + m * n * (SHORT_SUM + SHORT_FUSED * vectors) + SHORT_LOADED * m * vectors
+    turned = TURNED_BEFORE + TURNED_NUMBER * n * k + TURNED_WRITTEN * m * -(-n // lanes) + TURNED_READ * m * k
+    return dots < turned
 
 
 def _is_counted(problem: Problem, tier: registry.Isa) -> bool:
