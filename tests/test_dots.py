@@ -125,7 +125,9 @@ def test_short_rows_of_narrow_numbers(name: str, tier: str, monkeypatch: pytest.
 
 def test_halves_by_few_columns_along_k() -> None:
     """Where dot products are instructions, of any number of rows: they are as fast turned over first or not."""
-    for m, n, k, taken in ((1000, 6, 128, 1), (1000, 7, 128, 0), (1000, 12, 256, 1), (1000, 13, 256, 0)):
+    for m, n, k, taken in (
+        (1000, 6, 96, 1), (1000, 7, 96, 0), (1000, 12, 256, 1), (1000, 13, 256, 0), (2, 300, 48, 1), (5, 300, 96, 0)
+    ):  # fmt: skip
         for layout in ("nt", "nn") if k >= 256 else ("nt",):
             problem = Problem("bf16", m, n, k, layout=layout)
             assert bool(family_dots.config(problem, registry.isa("v4"), own=True)) is bool(taken), problem

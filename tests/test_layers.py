@@ -23,7 +23,7 @@ LAYERS = (
     ("allowed",),
     ("heuristic.ways",),
     ("problem", "numpy_types", "special_shapes"),
-    ("heuristic.strides", "heuristic.half_narrow", "heuristic.costs"),
+    ("heuristic.strides", "heuristic.half_narrow", "heuristic.conversions", "heuristic.costs"),
     ("heuristic.half_tier",),
     ("heuristic.l1",),
     ("heuristic.l1_written", "heuristic.l1_stacks", "heuristic.l1_columns", "heuristic.brief"),

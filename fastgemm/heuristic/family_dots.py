@@ -93,6 +93,9 @@ LEAST_BYTES = 256  # of a row of either operand
 # 200: they took 1.4 to 1.7 times the better of both in the mean, float16 1.15, while all were turned over, and take
 # 1.01 to 1.03, 1.02 to 1.04.  int16 2 x 2 x 100 18, 2 x 100 x 100 6.4, 8 x 100 x 32 1.4, 32 x 16 x 64 0.8, 128 x 2 x 64
 # 5, AVX2 11, 6.7, 1.5, 0.9, 3.9; int8 8.8, 4.5, 1.3, 0.8, 2.3; `bench/sweep.py --dtype int16 --layout nt`.)
+# Of so few steps small's kernels are the better ones where they convert (`conversions`; int8 10 x 3 x 5 2.8, 54 x 2 x
+# 11 1.9, bool 16 x 2 x 11 1.8, f16 13 x 2 x 5 2.5).
+BRIEF_CONVERTED = 12
 SHORT_BEFORE, SHORT_SUM, SHORT_FUSED, SHORT_LOADED = 70, 1.44, 0.14, 2.8
 TURNED_BEFORE, TURNED_NUMBER, TURNED_WRITTEN, TURNED_READ = 100, 0.44, 2.7, 0.37
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
@@ -106,6 +109,10 @@ OWN_FEW_ROWS, OWN_ROWS, OWN_RATIO = 8, 24, 2
 # Halves by few columns, and those that are turned over first: at least so many rows and steps, at most so many columns,
 # and those of one tile, for which fewer steps are enough.
 TURNED_ROWS, TURNED_STEPS, TURNED_COLUMNS, WHOLE_DOTS = 64, 256, 12, 6
+# Steps of halves by so few columns along k, and of two to four rows by any (Zen 4, one thread, bf16, 2 rows by 3, 16,
+# 64, 200 columns of 32 steps 1.4 1.15 0.97 1.15, of 48 1.7 1.3 1.2 1.6, of 127 2.75 2.2 1.9 2.1; 4 rows of 64 1.7 1.2
+# 0.9 1.3, of 96 1.9 1.3 1.03 1.5; 16 and 32 rows by 6 columns of 64 steps 1.07 0.86, of 96 1.37 1.12).
+HALVES_STEPS, HALVES_FEW = 96, {2: 48, 3: 96, 4: 96}
 # Few columns, adjacent ones, by rows along k, with short vectors: rows a column, and steps by bytes of a number (AVX2
 # on Zen 4, one thread, times gemm's and small's kernels, k = 32, 64, 256: f32 1000 x 2 1.20 1.45 1.66, 30 x 2 0.61
 # 0.90 1.42, 1000 x 4 0.88 1.28 1.39, 100 x 4 0.68 0.97 1.26, f64 1000 x 2 1.13 1.08 1.20, 100 x 4 0.74 1.01 1.03,
@@ -275,7 +282,9 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
     if own and _many_rows(problem, tier, k * row.stored_bytes, LONG_OWN_ROWS):
         return True
-    if own and row.group == 1 and n <= TURNED_COLUMNS and k >= (OWN_STEPS if n <= WHOLE_DOTS else TURNED_STEPS):
+    if own and row.group == 1 and n <= TURNED_COLUMNS and k >= (HALVES_STEPS if n <= WHOLE_DOTS else TURNED_STEPS):
+        return True
+    if own and row.group == 1 and k >= HALVES_FEW.get(m, inf):
         return True
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
@@ -322,7 +331,7 @@ def _beats_turning(problem: Problem, tier: registry.Isa) -> bool:
     # Short rows of what is narrower than four bytes, times turning B over: `TURNED_BEFORE`.
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     shared = registry.widens(row) and n <= NARROW_HALVES and m >= NARROW_ROWS
-    if row.stored_bytes >= 4 or row.group > 1 or shared:
+    if row.stored_bytes >= 4 or row.group > 1 or shared or (row.converts and k <= BRIEF_CONVERTED):
         return False
     if tier.vector_bytes < 32:
         return row.lane == "b8" and m <= LOGIC_FEW and k >= LOGIC_STEPS

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
-from . import brief, half_narrow, l1, l1_written, strides
+from . import brief, conversions, half_narrow, l1, l1_written, strides
 from .costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
 from .ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 
@@ -305,6 +305,8 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return False  # no multiply of 64 bits: gemm's kernels make it of halves
     columns = 2 * registry.lanes(problem.row, tier)
     if problem.row.converts:
+        if conversions.converts_for_less(problem, tier, dots):
+            return True
         if shares_vectors(problem, tier):
             # (times dot products of A turned over: 262144 x 2 x 2 50, 20000 x 8 x 8 3.3, 10000 x 2 x 500 2.5, but
             # 5000 x 8 x 400 0.6)

@@ -1,0 +1,71 @@
+"""What converting and turning over operands costs, for the ways to multiply few or short rows of narrow numbers.
+
+Sums of cycles that are cheap enough to be wrong by a factor of two: each is fitted to order two ways, not to tell time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import registry
+from ..problem import Problem
+
+
+class Converting(NamedTuple):
+    """What small's kernels pay, which convert operands as they load them, over what gemm's pay, which pack them.
+
+    For each vector of C and step, each vector of C, each number of A and each of B, in percent of what gemm's pay
+    before they begin.
+    """
+
+    step: float
+    vector: float
+    number_a: float
+    number_b: float
+
+
+# By type, and the layouts that small's kernels were not given before.  (Zen 4, AVX-512 and AVX2, one thread, fitted to
+# 840 to 900 products of each, 2 to 500 rows, 2 to 200 columns, 1 to 256 steps: what the rules chose took so many times
+# the better of both in the mean, AVX-512, AVX2, and takes then: i8 nt 1.88 1.89, 1.00 1.00, tn 1.03 1.09, 1.00 1.00, tt
+# 1.98 1.99, 1.00 1.00; bool 2.18 1.75, 1.00 1.00, tn 1.09 1.06, 1.00 1.00, tt 2.46 1.90, 1.00 1.00; f16 nt 1.55 1.64,
+# 1.00 1.00, tt 1.49 1.69, 1.02 1.01, but tn 1.00 1.03, 1.01 1.00; bf16 nt 1.17 1.21, 1.02 1.03, tn 1.11 1.06, 1.02
+# 1.06, tt 1.31 1.41, 1.02 1.10; i8_i32 nt 1.27 1.28, 1.02 1.04, tn 1.13 1.26, 1.05 1.12, tt 1.48 1.41, 1.02 1.06.)
+CONVERTING = {
+    ("i8", "nt"): Converting(0.48, -7.8, 0, 0.01), ("i8", "tn"): Converting(0.1, -2.7, -0.49, -0.04),
+    ("i8", "tt"): Converting(0.06, -1.4, -0.27, -0.01), ("bool", "nt"): Converting(0.32, -5.7, 0, -0.16),
+    ("bool", "tn"): Converting(0.04, -0.5, -0.15, -0.01), ("bool", "tt"): Converting(0.04, -0.5, -0.15, -0.01),
+    ("f16", "nt"): Converting(0.44, -7.7, -0.2, 0.45), ("f16", "tt"): Converting(0.1, -2, -0.3, 0.28),
+    ("bf16", "nt"): Converting(0.2, 0, 0, 0.6), ("bf16", "tn"): Converting(0.17, 0, -0.1, 0),
+    ("bf16", "tt"): Converting(0.1, 0, -0.05, 0.2), ("i8_i32", "nt"): Converting(0.9, -4, 0, 0.4),
+    ("i8_i32", "tn"): Converting(0, 0, 0, 0.39), ("i8_i32", "tt"): Converting(0, 0, 0, 0.2),
+}  # fmt: skip
+STEPS = 256  # of which there are measurements
+# Types that are converted as others are.
+AS = {"f16_f32": "f16", "bf16_f32": "bf16"}
+BEFORE = 100
+# In stacks of those that have dot products gemm's begin an item with less, by layouts (i8_i32 32 x 3 x 8 (100) nt 0.65,
+# bf16 0.81, 32 x 32 x 2 (100) nt 0.82, 32 x 32 x 8 (100) tt 0.77, 32 x 3 x 40 (100) tt 0.85).
+BEFORE_ITEM = {"nt": 45, "tt": 60}
+
+
+def converts_for_less(problem: Problem, tier: registry.Isa, dots: bool = False) -> bool:
+    """Say whether small's kernels, which convert operands as they load them, are better than gemm's, which pack them.
+
+    `dots` says that the CPU has dot products for the type, in a family of their own.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import conversions
+    >>> from fastgemm.problem import Problem
+    >>> few, many = Problem("bool", 4, 3, 40, layout="tt"), Problem("bool", 400, 300, 400, layout="tt")
+    >>> [conversions.converts_for_less(problem, registry.isa("v3")) for problem in (few, many)]
+    [True, False]
+    """
+    row, m, k = problem.row, problem.m, problem.k
+    found = CONVERTING.get((AS.get(row.name, row.name), problem.layout))
+    if found is None or k > STEPS:
+        return False
+    vectors = m * -(-problem.n // registry.lanes(row, tier))
+    more = vectors * (k * found.step + found.vector) + m * k * found.number_a + problem.n * k * found.number_b
+    return more < (BEFORE_ITEM.get(problem.layout, BEFORE) if dots and problem.batch > 1 else BEFORE)
