@@ -313,7 +313,8 @@ cdef bint adds(const axis_t* row, const axis_t* column, const axis_t* step, cons
     return spared >= <double>row.size * <double>column.size
 
 
-def contract(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, tuple stack, tuple free_a, tuple free_b, tuple summed, name):
+def contract(cnp.ndarray a not None, cnp.ndarray b not None, cnp.ndarray c not None, tuple stack, tuple free_a,
+             tuple free_b, tuple summed, name):
     """Write the contraction of `a` and `b` into `c`; return False where nothing of use was written.
 
     Parameters

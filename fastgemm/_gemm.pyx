@@ -87,8 +87,8 @@ cdef int rounded_later(int level, const operand_t* a, const operand_t* b, const 
     return failed == 0
 
 
-def gemm_into(cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, double complex alpha, double complex beta,
-              bint conj_a=False, bint conj_b=False):
+def gemm_into(cnp.ndarray a not None, cnp.ndarray b not None, cnp.ndarray c not None, double complex alpha,
+              double complex beta, bint conj_a=False, bint conj_b=False):
     """Compute ``c = alpha * a @ b + beta * c`` in place, `a` or `b` conjugate; return False where no kernel takes it.
 
     The arrays are two-dimensional, of one dtype with kernels, aligned, not empty, and `c` overlaps neither of the

@@ -115,7 +115,8 @@ cdef finish_t prepare(int level, cnp.ndarray c, int code, bias, residual, double
     return function(level, PRODUCT_KIND[row] if row >= 0 else -1, code)
 
 
-def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int code, bias, residual, double p, double q):
+def product_into(int level, cnp.ndarray a not None, cnp.ndarray b not None, cnp.ndarray c not None, int code, bias,
+                 residual, double p, double q):
     """Compute ``c = f(a @ b + bias + residual)``; return False where no kernel takes it, with nothing done.
 
     The arrays are two-dimensional, of one dtype of `registry.FINISHED` or halves (bias and residual then float32),
@@ -128,7 +129,8 @@ def product_into(int level, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, int cod
                          code_of(c), code, finish, &terms))
 
 
-def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q):
+def packed_into(int level, cnp.ndarray a not None, Panels b not None, cnp.ndarray c not None, int code, bias, residual,
+                double p, double q):
     """Compute ``c = f(a @ b + bias + residual)`` where `b` is packed: of the type of `a` and `c`."""
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)
@@ -138,8 +140,8 @@ def packed_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bia
     clear_flags()
 
 
-def dequantised_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, residual, double p, double q,
-                     cnp.ndarray scale, a_zero):
+def dequantised_into(int level, cnp.ndarray a not None, Panels b not None, cnp.ndarray c not None, int code, bias,
+                     residual, double p, double q, cnp.ndarray scale not None, a_zero):
     """Compute ``c = f(((a - a_zero) @ b) * scale + bias + residual)`` of bytes, in float32, where `b` is packed.
 
     `scale` has one float32, or one for each column, `a_zero` is None or one int32.
@@ -156,8 +158,9 @@ def dequantised_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code
     clear_flags()
 
 
-def late_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias, double p, double q,
-              cnp.ndarray a_zero, cnp.ndarray scale, cnp.ndarray factor, cnp.ndarray space):
+def late_into(int level, cnp.ndarray a not None, Panels b not None, cnp.ndarray c not None, int code, bias, double p,
+              double q, cnp.ndarray a_zero not None, cnp.ndarray scale not None, cnp.ndarray factor,
+              cnp.ndarray space):
     """Compute `dequantised_into` by a zero point and a scale that are read now.
 
     `a_zero` has one number: see `zero_point`.  With a `factor` (None: none), which has one float32 or one for
@@ -174,6 +177,8 @@ def late_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias,
     if type_num not in (cnp.NPY_BYTE, cnp.NPY_UBYTE) or cnp.PyArray_TYPE(c) != cnp.NPY_FLOAT:
         raise ValueError(f"{a.dtype} does not give {c.dtype} by way of sums of bytes")
     if factor is not None:
+        if space is None:
+            raise ValueError("a factor needs space")
         factors = numbers(factor, b.n, &step)
         numbers(space, cnp.PyArray_SIZE(factor), &one)
         if cnp.PyArray_SIZE(space) != cnp.PyArray_SIZE(factor) or not cnp.PyArray_ISWRITEABLE(space):
@@ -190,7 +195,7 @@ def late_into(int level, cnp.ndarray a, Panels b, cnp.ndarray c, int code, bias,
     clear_flags()
 
 
-def finish_into(int level, cnp.ndarray c, int code, bias, residual, double p, double q):
+def finish_into(int level, cnp.ndarray c not None, int code, bias, residual, double p, double q):
     """Do the same to a product that another way has computed: ``c = f(c + bias + residual)`` in place."""
     cdef epilogue_t terms
     cdef finish_t finish = prepare(level, c, code, bias, residual, p, q, &terms)

@@ -18,7 +18,8 @@ cnp.import_ufunc()
 _ROWS = {row.name: row for row in registry.DTYPES}
 
 
-def product(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, str kind, a_zero=None, b_zero=None, terms=None):
+def product(cnp.ndarray a not None, cnp.ndarray b not None, cnp.ndarray out not None, str kind, a_zero=None,
+            b_zero=None, terms=None):
     """Write ``(a - a_zero) @ (b - b_zero)`` to `out`; return False where no kernel takes it.
 
     Parameters

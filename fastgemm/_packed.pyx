@@ -198,7 +198,7 @@ cdef str name_of(cnp.ndarray array):
     return NAMES.get(cnp.PyArray_TYPE(array)) or array.dtype.name
 
 
-def product_into(Panels b, cnp.ndarray a, cnp.ndarray c, row, a_zero=None, terms=None):
+def product_into(Panels b not None, cnp.ndarray a not None, cnp.ndarray c not None, row, a_zero=None, terms=None):
     """Compute ``c = a @ b`` by a row of the registry that packs as these panels were packed.
 
     Parameters

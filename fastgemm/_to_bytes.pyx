@@ -87,7 +87,7 @@ cdef int run(work_t* work, void (*item)(const void*, Py_ssize_t, char*) noexcept
     return 0
 
 
-def scale_into(int level, cnp.ndarray x, cnp.ndarray out, otherwise):
+def scale_into(int level, cnp.ndarray x not None, cnp.ndarray out not None, otherwise):
     """Write the scale and the zero point of bytes from 0 to 255 over the range of `x` and 0 to the two of `out`.
 
     All are float32, in C order, `x` not empty.  Where the range or the scale is not finite, they are what `otherwise`
@@ -130,7 +130,7 @@ cdef float number(object given) except? -1:
     return <float><double>given
 
 
-def bytes_into(int level, cnp.ndarray x, cnp.ndarray out, int index, scale, zero, otherwise=None):
+def bytes_into(int level, cnp.ndarray x not None, cnp.ndarray out not None, int index, scale, zero, otherwise=None):
     """Write the bytes nearest to ``x / scale``, plus `zero`, to `out`, by the cast of an index: see `row_index`.
 
     Both are in C order, of as many numbers and of the function's types; `scale` is a number or an array of one, `zero`

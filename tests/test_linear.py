@@ -519,3 +519,25 @@ def test_many_python_threads() -> None:
     for member in team:
         member.join()
     assert not wrong
+
+
+def test_nothing_in_place_of_an_array() -> None:
+    """Compiled functions that check no more than types refuse None, whose fields would be read from nowhere."""
+    from fastgemm import _contraction, _gemm, _mixed, _packed, _to_bytes
+
+    x, at = np.ones((2, 2), np.float32), 0.0
+    for call in (
+        lambda: _linear.product_into(0, x, None, x, 0, None, None, at, at),
+        lambda: _linear.packed_into(0, x, None, x, 0, None, None, at, at),
+        lambda: _linear.dequantised_into(0, x, None, x, 0, None, None, at, at, x, None),
+        lambda: _linear.late_into(0, x, None, x, 0, None, at, at, x, x, None, None),
+        lambda: _linear.finish_into(0, None, 0, None, None, at, at),
+        lambda: _packed.product_into(None, x, x, registry.dtype("f32")),
+        lambda: _contraction.contract(x, None, x, (), (), (), (), None),
+        lambda: _gemm.gemm_into(x, None, x, 1, 0),
+        lambda: _mixed.product(x, None, x, "f32"),
+        lambda: _to_bytes.scale_into(0, None, x, None),
+        lambda: _to_bytes.bytes_into(0, None, x, 0, x, x),
+    ):
+        with pytest.raises(TypeError, match="None"):
+            call()
