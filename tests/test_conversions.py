@@ -47,9 +47,9 @@ def test_few_rows(name: str, layout: str) -> None:
 def test_many_rows_are_packed(name: str, layout: str, tier: str) -> None:
     assert name in registry.BY_NAME
     isa = registry.isa(tier)
-    assert conversions.converts_for_less(Problem(name, 3, 2, 1, layout=layout), isa)
+    assert conversions.converts_for_less(Problem(name, 3, 2, 1, 2, layout), isa)
     assert not conversions.converts_for_less(Problem(name, 500, 500, 500, layout=layout), isa)
-    assert not conversions.converts_for_less(Problem(name, 3, 2, 1), isa), "the rules of rows along k are older"
+    assert not conversions.converts_for_less(Problem(name, 3, 2, 1), isa), "one product by rows has rules of its own"
 
 
 def test_results_of_another_type_are_converted_alike() -> None:

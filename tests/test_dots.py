@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastgemm import kernels, registry
+from fastgemm import cpu, kernels, registry
 from fastgemm.heuristic import family_dots, rules
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -107,6 +107,15 @@ def test_what_costs_less_beside_a_small_l1() -> None:
     )]  # fmt: skip
     families = [rules.config(problem, v4).family == "dots" for problem in turned]
     assert families == [True, False, True, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize(("l1d", "taken"), [(32 << 10, True), (48 << 10, False)])
+def test_few_rows_of_an_a_by_columns(l1d: int, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With short vectors as well, beside an L1 of 32 KiB."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(l1d, 1 << 20, 32 << 20))
+    for problem in (Problem("f32", 2, 33, 128, layout="tt"), Problem("f64", 3, 512, 100, layout="tt")):
+        assert bool(family_dots.config(problem, registry.isa("v3"))) is taken
+        assert family_dots.config(problem, registry.isa("v2")) is None
 
 
 @pytest.mark.parametrize("tier", ["v3", "v4"])

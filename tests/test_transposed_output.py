@@ -12,7 +12,7 @@ from conftest import Child
 import fastgemm
 from fastgemm import cpu, dispatch, introspect, kernels, problem, registry
 from fastgemm.driver import _plan
-from fastgemm.heuristic import family_dots, ways
+from fastgemm.heuristic import family_dots, half_narrow, ways
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
@@ -158,7 +158,8 @@ def test_uneven_columns_where_vectors_are_halves(name: str, tier: str, monkeypat
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])
 def test_uneven_columns_where_vectors_are_whole(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load(name, tier)
-    monkeypatch.setattr(ways, "halved_bytes", lambda: 0)
+    for module in (ways, half_narrow):
+        monkeypatch.setattr(module, "halved_bytes", lambda: 0)
     used, four = registry.isa(tier), registry.dtype(name).itemsize == 4
     exchanged = {
         ("nn", False): [*range(5, 15), *range(17, 23)] if four else [5, 6, 9, 10],

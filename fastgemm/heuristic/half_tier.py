@@ -108,6 +108,9 @@ def _vector(problem: Problem, half: registry.Isa) -> bool:
     if problem.layout[1] == "n":
         row_b = problem.n * problem.row.itemsize
         return size * problem.batch >= far_bytes() and ROW_BYTES <= row_b <= LONG_ROW
+    # (Which have no multiply of 64 bits: int64 1 x 208 x 512 2.0 of long vectors, 1 x 4 x 244 1.8, 1 x 351 x 281 1.8.)
+    if registry.accumulators(problem.row, half) > problem.row.parts:
+        return False
     return not cpu.caches().l3 * 3 // 8 <= size * problem.batch < far_bytes() and not reach_l2(problem)
 
 
