@@ -6,6 +6,7 @@
     python bench/sweep.py --dtype float32 float64 --threads 2 --shapes 2x512x512 2x768x768 4x1024x1024
     python bench/sweep.py --dtype float32 --layout nt --shapes 512x9x512 19x512x512
     python bench/sweep.py --dtype float32 --layout nt --shapes 32x2x512 8x2x1000 --tiers     # AVX2 beside AVX-512
+    python bench/sweep.py --dtype bool int8 float16 --drawn 200 --seconds 0.05     # where have the rules a hole?
 
 All configurations that the tuner knows for a problem (families, tiles, packing, MC, KC, NC) are timed
 below Python, a short loop each in turns; the better half stays for the next round, until a few are left, which are
@@ -29,7 +30,7 @@ from stats import duration, geometric_mean
 from fastgemm import kernels, registry
 from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
-from fastgemm.problem import Config, Problem
+from fastgemm.problem import Config, Problem, as_called
 from fastgemm.tune import shapes
 from fastgemm.tune.space import Space
 from fastgemm.tune.words import describe, name
@@ -38,6 +39,9 @@ SHAPES = Path(__file__).parent / "shapes" / "gemm_shapes.csv"
 FEW = 4  # that are left for the end
 MARKED = 1.05
 MOST_FLOPS = 1e9
+# What is drawn: sides, items and layouts of calls, and the most operations and bytes.
+SIDES, LONGEST, ITEMS, LAYOUTS = (1, 2, 3, 4, 8, 10, 16, 32, 64, 100, 128, 256, 512), 700, (1, 1, 1, 5, 100), "nt"
+DRAWN_FLOPS, DRAWN_BYTES = 3e7, 2e7
 
 
 def arrays(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -87,8 +91,30 @@ def swept(problem: Problem, seconds: float, isa: registry.Isa | None = None) -> 
     return start, timed(problem, list(dict.fromkeys([start, *left, *of_tier.values()])), seconds)
 
 
+def drawn(count: int, dtype: str, threads: int, seed: int) -> list[Problem]:
+    """Return problems as calls compute them, of all layouts, stacks among them: a side in two is a usual one.
+
+    Examples
+    --------
+    >>> [one] = drawn(1, "f32", 1, 5)
+    >>> one.dtype, one.flops <= DRAWN_FLOPS
+    ('f32', True)
+    """
+    rng = random.Random(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        m, n, k = (rng.choice((rng.choice(SIDES), int(LONGEST ** rng.random()))) for _ in range(3))
+        layout = rng.choice(LAYOUTS) + rng.choice(LAYOUTS)
+        problem = as_called(Problem(dtype, m, n, k, rng.choice(ITEMS), layout, threads))
+        if problem.flops <= DRAWN_FLOPS and problem.streamed <= DRAWN_BYTES:
+            found[problem] = None
+    return list(found)
+
+
 def chosen(options: argparse.Namespace, dtype: str) -> list[Problem]:
-    """The shapes that are asked for, or some of the shipped ones; none of a second's work."""
+    """The shapes that are asked for, drawn ones, or some of the shipped ones; none of a second's work."""
+    if options.drawn:
+        return drawn(options.drawn, dtype, options.threads, options.seed)
     if options.shapes:
         sizes = [cases.parse(text) for text in options.shapes]
         return [Problem(dtype, case.m, case.n, case.k, case.batch, options.layout, options.threads) for case in sizes]
@@ -110,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--layout", choices=("nn", "nt", "tn", "tt"), default="nn", help="of --shapes: is A, is B given transposed?"
     )
     parser.add_argument("--sample", type=int, default=12, metavar="N", help="how many of those (default: 12)")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="so many drawn shapes of all layouts instead")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a product (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--seconds", type=float, default=0.5, help="of the last turns on a shape (default: 0.5)")
@@ -119,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="where calls may use two tiers: what would be found from the heuristic's answer for the longer vectors",
     )
     options = parser.parse_args(arguments)
-    if min(options.sample, options.threads) < 1 or not options.seconds > 0:
+    if min(options.sample, options.threads) < 1 or options.drawn < 0 or not options.seconds > 0:
         parser.error("a sample, threads and seconds must be above zero")
     tier = kernels.active_isa()
     if tier is None:
