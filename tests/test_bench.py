@@ -31,6 +31,7 @@ import children  # noqa: E402
 import compare  # noqa: E402
 import edges  # noqa: E402
 import environment  # noqa: E402
+import few_columns  # noqa: E402
 import overhead  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
@@ -40,6 +41,9 @@ import timing  # noqa: E402
 import verdict  # noqa: E402
 import worker  # noqa: E402
 import workers  # noqa: E402
+
+from fastgemm import registry  # noqa: E402
+from fastgemm.heuristic import half_narrow  # noqa: E402
 
 COMMANDS = [path.stem for path in sorted(BENCH.glob("*.py")) if "\ndef parser(" in path.read_text(encoding="utf-8")]
 
@@ -423,3 +427,26 @@ class TestLibraries:
             pytest.skip(capsys.readouterr().err)
         assert len(json.loads(path.read_text(encoding="utf-8"))["results"]) == 2
         assert "vs numpy" in capsys.readouterr().out
+
+
+def test_rules_are_fitted_to_times() -> None:
+    """The boxes that gain, the one in another first; a way that computes nothing is none; lines are read again."""
+    ways = ("", *half_narrow.WAYS)
+    shape = len(ways), len(few_columns.COLUMNS), len(few_columns.ROWS), len(few_columns.STEPS), 2
+    took = np.full(shape, np.inf)
+    took[..., 1] = np.nan
+    took[0, ..., 0] = 0.0
+    took[ways.index("dots"), 0:4, 2:5, 3:, 0] = -0.5
+    took[ways.index("small"), 1:3, 3:4, 5:8, 0] = -1.0
+    took[ways.index("short-small"), ..., 0] = -few_columns.ALONE
+    found = few_columns.fitted(took)
+    assert [box.way for box in found] == ["dots", "small"]
+    row = registry.dtype("i32")
+    lines = list(few_columns.lines(row, "nt", took, found))
+    assert [line.split()[:8] for line in lines] == [
+        ["i32", "nt", "3-4", "16-31", "128-767", "small", "2.72", "2.72"],
+        ["i32", "nt", "2-5", "8-63", "64-", "dots", "1.65", "1.65"],
+    ]
+    [(key, rules)] = half_narrow.parsed("\n".join(lines)).items()
+    assert key == ("i32", "nt")
+    assert rules[0] == half_narrow.Rule(range(3, 5), range(16, 32), range(128, 768), False, "small")

@@ -93,11 +93,11 @@ LEAST_BYTES = 256  # of a row of either operand
 # 200: they took 1.4 to 1.7 times the better of both in the mean, float16 1.15, while all were turned over, and take
 # 1.01 to 1.03, 1.02 to 1.04.  int16 2 x 2 x 100 18, 2 x 100 x 100 6.4, 8 x 100 x 32 1.4, 32 x 16 x 64 0.8, 128 x 2 x 64
 # 5, AVX2 11, 6.7, 1.5, 0.9, 3.9; int8 8.8, 4.5, 1.3, 0.8, 2.3; `bench/sweep.py --dtype int16 --layout nt`.)
+SHORT_BEFORE, SHORT_SUM, SHORT_FUSED, SHORT_LOADED = 70, 1.44, 0.14, 2.8
+TURNED_BEFORE, TURNED_NUMBER, TURNED_WRITTEN, TURNED_READ = 100, 0.44, 2.7, 0.37
 # Of so few steps small's kernels are the better ones where they convert (`conversions`; int8 10 x 3 x 5 2.8, 54 x 2 x
 # 11 1.9, bool 16 x 2 x 11 1.8, f16 13 x 2 x 5 2.5).
 BRIEF_CONVERTED = 12
-SHORT_BEFORE, SHORT_SUM, SHORT_FUSED, SHORT_LOADED = 70, 1.44, 0.14, 2.8
-TURNED_BEFORE, TURNED_NUMBER, TURNED_WRITTEN, TURNED_READ = 100, 0.44, 2.7, 0.37
 SMALL_OUTPUT = 640  # elements, where a row has at least as many bytes as
 LONG_BYTES = 384
 # And more of them, of so few rows or of columns that leave part of gemm's vectors empty.

@@ -113,8 +113,20 @@ _forced: str | None = None
 
 @cache
 def _rules() -> dict[tuple[str, str], tuple[Rule, ...]]:
+    return parsed(RULES)
+
+
+def parsed(lines: str) -> dict[tuple[str, str], tuple[Rule, ...]]:
+    """Return rules by type and layout, of lines as `half_narrow_rules` has them.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import half_narrow
+    >>> half_narrow.parsed("i32 nt 2-3 16- 64-127p dots 1.5 1.2 2.0")["i32", "nt"][0].columns
+    range(2, 4)
+    """
     found: dict[tuple[str, str], tuple[Rule, ...]] = {}
-    for line in RULES.strip().splitlines():
+    for line in lines.strip().splitlines():
         name, layout, columns, rows, steps, way, *_ = line.split()
         sides = _side(columns), _side(rows), _side(steps.rstrip("p"))
         rule = Rule(*sides, steps[-1] == "p", "" if way == NO_WAY else way)
