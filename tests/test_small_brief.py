@@ -9,7 +9,7 @@ import pytest
 from conftest import Pretend
 from oracle import dtype_of, integers, laid
 
-from fastgemm import kernels, registry
+from fastgemm import cpu, kernels, registry
 from fastgemm.heuristic import brief, family_small
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
@@ -124,3 +124,13 @@ def test_bits(tier: registry.Isa, batch: int, threads: int) -> None:
         mr, nr = registry.tiles(problem.row, tier)[0]
         blocks = Plan(problem, Config("gemm", tier.name, mr, nr, mc=mr, kc=k, nc=nr))
         assert plan.run(a, b).tobytes() == blocks.run(a, b).tobytes()
+
+
+@pytest.mark.parametrize("name", ["f64", "i32", "c64"])
+def test_rows_whole_pages_apart(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few steps they do not matter, while C is in L2."""
+    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(48 << 10, 1 << 20, 32 << 20))
+    n = 4096 // registry.dtype(name).itemsize
+    taken = [family_small.config(Problem(name, 64, n, k, 5), V3) is not None for k in (2, 4, 5, 8)]
+    assert taken == [True, True, False, False]
+    assert family_small.config(Problem(name, 300, n, 3, 5), V3) is None

@@ -155,6 +155,11 @@ TURNED_ROWS = 128
 # And with any B: 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41, int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4
 # from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
+# Of so few steps rows whole pages apart do not matter, beside a C in L2 (Zen 4, one thread, times gemm's, k = 2, 4, 8:
+# AVX-512 f32 10 x 1024 (5) 2.3 2.5 1.15, 64 rows 2.9 2.85 1.14, f64 64 x 512 (5) 3.1 3.0 1.1, i32 64 x 1024 1.36 1.27
+# 1.12, c64 64 x 512 (5) 1.16 1.22 1.16; AVX2 f32 64 x 1024 (5) 3.2 2.2 0.74, i32 1.27 1.31 0.88, c64 64 x 512 2.0 1.75
+# 1.33).
+PAGED_STEPS = 4
 # Steps of any stack, whose operands and outputs are so much of L3 at most (times gemm's, one thread, f32, 3, 8, 16
 # steps: 50 of 100 x 9 nn 1.0 1.44 1.2, tt 1.9 1.5 1.37, 200 of 400 x 24 nn 1.5 1.2 1.1, 200 of 400 x 40 tn 1.65 1.2
 # 1.03, 400 of 100 x 40 - - 1.1; f64 1.0 to 1.9, but of 28 MB 0.8 to 1.1; AVX2 1.2 to 2.2; one vector of columns, 32
@@ -400,12 +405,13 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
         return False
     if turns_pieces(problem, tier):
         return True
-    stacked = problem.batch > 1 and problem.k * problem.row.parts <= STACK_STEPS and row_b % 4096 > 0
+    paged = row_b % 4096 == 0 and (problem.k > PAGED_STEPS or problem.m * row_b > caches.l2)
+    stacked = problem.batch > 1 and problem.k * problem.row.parts <= STACK_STEPS and not paged
     if stacked and problem.streamed <= STACK_L3 * caches.l3:
         return True
     if problem.layout[1] != "n" and (problem.batch > 1 or problem.m <= TURNED_ROWS):
         return False
-    if row_b % 4096 == 0 or not near or _copied(problem, tier):
+    if paged or not near or _copied(problem, tier):
         return False
     several = problem.n > registry.lanes(problem.row, tier) or (problem.batch > 1 and problem.k <= SHORT)
     several = several and bytes_b <= caches.l2 // 2
