@@ -38,6 +38,7 @@ ROWS = {
 STEPS = {16: 20, 32: 32, 48: 56, 64: 64, 96: 100, 128: 128, 192: 240, 384: 480, 768: 960, 1536: 1920}
 COLUMNS = tuple(range(2, 13))
 OTHERS = ""  # the rules beside these
+ALL_WAYS = (OTHERS, *half_narrow.WAYS)
 FLOPS = 2e7  # of a loop: short ones, so that a neighbour's work meets all ways alike
 LEAST_GAIN = 1.0  # that a rule must bring, in sums of logarithms: five percent of twenty products
 LOSS = 2.0  # by which a product counts that a rule makes slower
@@ -54,6 +55,11 @@ class Box(NamedTuple):
     paged: bool
     way: str
 
+    @property
+    def where(self) -> tuple[slice, slice, slice, slice | int]:
+        """The index of its times."""
+        return self.columns, self.rows, self.steps, 1 if self.paged else slice(None)
+
 
 def steps_of(row: registry.DType) -> list[tuple[int, bool]]:
     """Return steps of k for a type, and for each whether rows of A lie whole halves of pages apart."""
@@ -68,12 +74,12 @@ def steps_of(row: registry.DType) -> list[tuple[int, bool]]:
 
 def configs(problem: Problem) -> Iterator[tuple[str, Config]]:
     """Yield the ways that a problem can be computed by, the other rules' first, with the configuration of each."""
-    for way in (OTHERS, *half_narrow.WAYS):
+    for way in ALL_WAYS:
         with half_narrow.forced(way):
             config = rules.config(problem)
         short = way in half_narrow.OF_SHORT_VECTORS
         tier = kernels.half_isa() if short else kernels.active_isa()
-        of_way = config.isa == getattr(tier, "name", "") and half_narrow.computes(config, way)
+        of_way = tier is not None and config.isa == tier.name and half_narrow.computes(config, way)
         if way == OTHERS or (of_way and config.misfit(problem) is None):
             yield way, config
 
@@ -84,9 +90,8 @@ def measured(row: registry.DType, layout: str, seconds: float, rounds: int) -> n
     The means of a class's rows, of each the least of all rounds.  Infinity where a way does not compute a product, NaN
     where no class has such steps.
     """
-    ways = (OTHERS, *half_narrow.WAYS)
     steps, rows = steps_of(row), [m for of_class in ROWS.values() for m in of_class]
-    took = np.full((len(ways), len(COLUMNS), len(rows), len(steps)), np.inf)
+    took = np.full((len(ALL_WAYS), len(COLUMNS), len(rows), len(steps)), np.inf)
     with progress.bar(f"{row.name} {layout}", rounds * len(COLUMNS) * len(rows)) as bar:
         for _, (i, n), (j, m) in itertools.product(range(rounds), enumerate(COLUMNS), enumerate(rows)):
             bar.step(f"{m} x {n}")
@@ -101,31 +106,29 @@ def measured(row: registry.DType, layout: str, seconds: float, rounds: int) -> n
                     found = dict.fromkeys(half_narrow.OF_DOTS, found[OTHERS]) | found
                 times = timed(problem, list(dict.fromkeys(found.values())), seconds, FLOPS)
                 for way, config in found.items():
-                    cell = ways.index(way), i, j, s
+                    cell = ALL_WAYS.index(way), i, j, s
                     took[cell] = min(took[cell], np.log(times[config]))
-    return took.reshape(len(ways), len(COLUMNS), len(ROWS), -1, len(STEPS), 2).mean(axis=3)
+    return took.reshape(len(ALL_WAYS), len(COLUMNS), len(ROWS), -1, len(STEPS), 2).mean(axis=3)
 
 
 def fitted(took: np.ndarray) -> list[Box]:
     """Return rules, of which a later one counts before an earlier one: the one that gains most, and so on."""
-    ways = (OTHERS, *half_narrow.WAYS)
-    took = took + np.array([ALONE * (way in half_narrow.OF_SHORT_VECTORS) for way in ways]).reshape(-1, 1, 1, 1, 1)
+    took = took + np.array([ALONE * (way in half_narrow.OF_SHORT_VECTORS) for way in ALL_WAYS]).reshape(-1, 1, 1, 1, 1)
     now = took[0].copy()
     found: list[Box] = []
-    while len(found) < 40:
-        best = (LEAST_GAIN, Box(slice(0), slice(0), slice(0), False, ""))
-        for w, paged in itertools.product(range(len(ways)), (False, True)):
+    while True:
+        best = (LEAST_GAIN, Box(slice(0), slice(0), slice(0), False, OTHERS))
+        for w, paged in itertools.product(range(len(ALL_WAYS)), (False, True)):
             gain = np.nan_to_num(now - took[w], nan=0.0, neginf=-9.0)
             gain = np.where(took[w] > took[0], gain * LOSS, gain)
             gain = gain[..., 1] if paged else gain.sum(axis=-1)
             table = np.zeros(np.add(gain.shape, 1))
             table[1:, 1:, 1:] = gain.cumsum(0).cumsum(1).cumsum(2)
-            best = max(best, *_boxes(table, paged, ways[w]), key=lambda one: one[0])
-        if not best[1].way and best[0] <= LEAST_GAIN:
-            break
+            best = max(best, *_boxes(table, paged, ALL_WAYS[w]), key=lambda one: one[0])
+        if best[0] <= LEAST_GAIN:
+            return found
         found.append(best[1])
         now = _chosen(took, found)
-    return found
 
 
 def _boxes(table: np.ndarray, paged: bool, way: str) -> Iterator[tuple[float, Box]]:
@@ -140,11 +143,9 @@ def _boxes(table: np.ndarray, paged: bool, way: str) -> Iterator[tuple[float, Bo
 
 def _chosen(took: np.ndarray, found: Sequence[Box]) -> np.ndarray:
     # The logarithms of seconds, by rules.
-    ways = (OTHERS, *half_narrow.WAYS)
     now = took[0].copy()
     for box in found:
-        where = (box.columns, box.rows, box.steps, 1 if box.paged else slice(None))
-        now[where] = took[ways.index(box.way)][where]
+        now[box.where] = took[ALL_WAYS.index(box.way)][box.where]
     return now
 
 
@@ -152,12 +153,10 @@ def lines(row: registry.DType, layout: str, took: np.ndarray, found: Sequence[Bo
     """Yield the rules as `half_narrow` holds them, the first that fits counting, with the gain of each."""
     firsts = [[*COLUMNS, None], [*ROWS, None], [*STEPS, None]]
     used = np.zeros(took.shape[1:], bool)
-    ways = (OTHERS, *half_narrow.WAYS)
     for box in reversed(found):
-        where = (box.columns, box.rows, box.steps, 1 if box.paged else slice(None))
-        gain = (took[0] - took[ways.index(box.way)])[where][~used[where]]
+        gain = (took[0] - took[ALL_WAYS.index(box.way)])[box.where][~used[box.where]]
         gain = np.exp(gain[np.isfinite(gain)])
-        used[where] = True
+        used[box.where] = True
         if not gain.size:
             continue
         sides = [

@@ -15,7 +15,7 @@ ways.py             which way a product is computed (as called, or its transpose
 strides.py          what strides mean for lines in L1, and which tiles suit them
 l1.py, l1_*.py      what an L1 that is small for vectors of 64 bytes changes (`cpu.small_l1`): copies, blocks, streams,
                     stacks, outputs
-conversions.py      what converting and turning over operands costs
+conversions.py      whether numbers are converted as they are loaded, or packed
 brief.py            few steps of k, whose rows of C are written whole
 half_tier.py        whose kernels serve a CPU that computes its longest vectors in two halves
 half_narrow.py      few columns there, by half_narrow_rules.py, a table that is measured

@@ -1,6 +1,6 @@
-"""What converting and turning over operands costs, for the ways to multiply few or short rows of narrow numbers.
+"""Whether numbers are converted as small's kernels load them, or packed for gemm's: what costs less.
 
-Sums of cycles that are cheap enough to be wrong by a factor of two: each is fitted to order two ways, not to tell time.
+Sums that are fitted to order the two ways, not to tell time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Converting(NamedTuple):
 # 1.98 1.99, 1.00 1.00; bool 2.18 1.75, 1.00 1.00, tn 1.09 1.06, 1.00 1.00, tt 2.46 1.90, 1.00 1.00; f16 nt 1.55 1.64,
 # 1.00 1.00, tt 1.49 1.69, 1.02 1.01, but tn 1.00 1.03, 1.01 1.00; bf16 nt 1.17 1.21, 1.02 1.03, tn 1.11 1.06, 1.02
 # 1.06, tt 1.31 1.41, 1.02 1.10; i8_i32 nt 1.27 1.28, 1.02 1.04, tn 1.13 1.26, 1.05 1.12, tt 1.48 1.41, 1.02 1.06.)
-# And stacks by rows (1.45 1.47, 1.01 1.01, bool 1.44 1.31, 1.02 1.02, f16 1.20 1.29, 1.05 1.00).
+# And stacks by rows, one product having rules of its own (1.45 1.47, 1.01 1.01, bool 1.44 1.31, 1.02 1.02, f16 1.20
+# 1.29, 1.05 1.00).  What it gained: `bench/builds.py`, bench/shapes/converted.csv.
 CONVERTING = {
     ("i8", "nn"): Converting(0.5, -6.6, 0, 0), ("bool", "nn"): Converting(0.2, -4.6, 0, 0),
     ("f16", "nn"): Converting(0.12, -4.2, 0, 0),
@@ -43,8 +44,6 @@ CONVERTING = {
     ("i8_i32", "tn"): Converting(0, 0, 0, 0.39), ("i8_i32", "tt"): Converting(0, 0, 0, 0.2),
 }  # fmt: skip
 STEPS = 256  # of halves and of what has dot products; int8 and bool tt of 512 steps 3.4 (2 x 6), 1.9 (64 x 2)
-# Types that are converted as others are.
-AS = {"f16_f32": "f16", "bf16_f32": "bf16"}
 BEFORE = 100
 # In stacks of those that have dot products gemm's begin an item with less, by layouts (i8_i32 32 x 3 x 8 (100) nt 0.65,
 # bf16 0.81, 32 x 32 x 2 (100) nt 0.82, 32 x 32 x 8 (100) tt 0.77, 32 x 3 x 40 (100) tt 0.85).
@@ -66,7 +65,8 @@ def converts_for_less(problem: Problem, tier: registry.Isa, dots: bool = False) 
     [True, False]
     """
     row, m, k = problem.row, problem.m, problem.k
-    found = CONVERTING.get((AS.get(row.name, row.name), problem.layout))
+    # (Results of another type are converted alike.)
+    found = CONVERTING.get((registry.packing(row), problem.layout))
     if found is None or (k > STEPS and (row.group > 1 or not row.exact)):
         return False
     if problem.layout == "nn" and problem.batch == 1:

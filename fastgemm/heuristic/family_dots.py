@@ -286,10 +286,10 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
         return not brief or m <= BRIEF_ROWS or 2 * k > 3 * lanes
     if own and _many_rows(problem, tier, k * row.stored_bytes, LONG_OWN_ROWS):
         return True
-    if own and row.group == 1 and n <= TURNED_COLUMNS and k >= (HALVES_STEPS if n <= WHOLE_DOTS else TURNED_STEPS):
-        return True
-    if own and row.group == 1 and k >= HALVES_FEW.get(m, inf):
-        return True
+    if own and row.group == 1:
+        least = HALVES_STEPS if n <= WHOLE_DOTS else TURNED_STEPS if n <= TURNED_COLUMNS else inf
+        if k >= min(least, HALVES_FEW.get(m, inf)):
+            return True
     if own and k >= OWN_LONG:
         few = m <= OWN_FEW_ROWS or (m <= OWN_ROWS and n >= OWN_RATIO * m)
         return few or n <= FEW_COLUMNS or m * n <= SMALL_OUTPUT
@@ -349,16 +349,13 @@ def _beats_turning(problem: Problem, tier: registry.Isa) -> bool:
 def _is_counted(problem: Problem, tier: registry.Isa) -> bool:
     # Whether `_costs_less` decides: `COST_ROWS`, `ACROSS_ROWS`.
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
-    small = cpu.small_l1(tier)
     if not (registry.is_special(row) and row.parts == 1 and k > 1):
         return False
-    short = k * row.itemsize <= COST_BYTES
+    short, small = k * row.itemsize <= COST_BYTES, cpu.small_l1(tier)
     if problem.layout[0] == "t":
         near = small or (tier.vector_bytes >= 32 and cpu.caches().l1d <= ACROSS_L1)
         return near and m <= (ACROSS_ROWS if short else ACROSS_FEW) and n > FEW_COLUMNS
-    if not small:
-        return False
-    return short and m <= COST_ROWS and not (by_dots(problem) or exchanges(problem, tier))
+    return small and short and m <= COST_ROWS and not (by_dots(problem) or exchanges(problem, tier))
 
 
 def _costs_less(problem: Problem, tier: registry.Isa) -> bool:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
-from .. import cpu
+from .. import cpu, registry
 from ..allowed import halved_bytes
 from ..problem import Config, Problem
 from .half_narrow_rules import RULES
@@ -30,8 +30,6 @@ NO_WAY = "others"  # in the rules, "" here
 
 COLUMNS = range(2, 13)
 HALF_PAGE = 2048  # bytes, of which rows of A that lie apart by a multiple meet in L1
-# Types that have the rules of another.
-AS = {"f16_f32": "f16"}
 # The part of L3 from which A is beyond the caches: there the short vectors of `half_tier` are the better ones for short
 # rows, and the rules for memory for long ones (dot products times those, f32 8000 x 6 x 512, of 16 MB, 0.64, 12000 x 5
 # x 300 0.37, f64 6000 x 6 x 400 0.73; of 11 MB 1.8, 1.5, 1.2).
@@ -67,7 +65,7 @@ def way(problem: Problem) -> str:
     paged = row_a % HALF_PAGE == 0
     fitting = (
         rule.way
-        for rule in _rules().get((AS.get(row.name, row.name), problem.layout), ())
+        for rule in _rules().get((registry.packing(row), problem.layout), ())
         if problem.n in rule.columns and problem.m in rule.rows and problem.k in rule.steps and paged >= rule.paged
     )
     found = next(fitting, "")
