@@ -307,6 +307,7 @@ def test_few_columns(case: tuple[str, str, int, int, int, str, str], monkeypatch
     dtype = registry.dtype(name).numpy
     rng = np.random.default_rng(k)
     a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n)))
+    a, b = (a, b) if name != "bool" else (rng.random(a.shape) < 0.04, rng.random(b.shape) < 0.04)
     b = np.asfortranarray(b) if layout[1] == "t" else b
     if np.issubdtype(dtype, np.inexact):
         want = a.astype(np.result_type(dtype, "f8")) @ b
@@ -339,7 +340,9 @@ def test_every_rule_of_few_columns(name: str, monkeypatch: pytest.MonkeyPatch) -
             assert half_narrow.computes(config, way), line
             assert config.isa == ("v3" if way in half_narrow.OF_SHORT_VECTORS else "v4"), line
         rng = np.random.default_rng(m)
-        a, b = (rng.integers(0, 2, shape).astype(row.numpy) for shape in ((m, k), (k, n)))
+        # (So few ones that about half of a bool's outputs are false.)
+        few = (0.7 / k) ** 0.5 if name == "bool" else 0.5
+        a, b = ((rng.random(shape) < few).astype(row.numpy) for shape in ((m, k), (k, n)))
         b = np.asfortranarray(b) if layout[1] == "t" else b
         assert np.array_equal(fastgemm.matmul(a, b), a @ b), line
     assert len(ways) > 1
