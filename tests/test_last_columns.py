@@ -51,7 +51,7 @@ def test_bits(name: str, tier: str, family: str) -> None:
     for left, (batch, split, threads) in [
         (left, way)
         for left in range(1, lanes // 4 // row.parts + 1)
-        for way in ((1, "n", 1), (1, "m", 2), (1, "n", 2), (7, "batch", 2), (7, "n", 1))
+        for way in ((1, "n", 1), (1, "m", 2), (1, "n", 2), (7, "batch", 2), (7, "m", 2), (7, "n", 1))
     ]:
         n = 3 * step + left
         stack = (batch,) if batch > 1 else ()

@@ -658,16 +658,3 @@ def test_cost_of_small_products(tier: str) -> None:
         assert rules.cycles(stack, config) == 10 * cost
         halves = config.replace(split="batch", threads=2)
         assert rules.cycles(stack, halves) == 5 * cost
-
-
-@pytest.mark.parametrize("tier", registry.ISAS, ids=lambda tier: tier.name)
-def test_a_large_output_is_written_by_two(tier: registry.Isa) -> None:
-    """Below a megaflop, but half a MiB of C and more: gemm, the small family, dot products, stacks."""
-
-    def threads(m: int, n: int, k: int, name: str = "f32", batch: int = 1, layout: str = "nn") -> int:
-        return rules.config(Problem(name, m, n, k, batch, layout, threads=2), tier).threads
-
-    assert [threads(m, 256, 4, "f64") for m in (255, 256)] == [1, 2]
-    assert [threads(m, 512, 1) for m in (200, 300)] == [1, 2]
-    assert [threads(m, 512, 3, layout="nt") for m in (200, 300)] == [1, 2]
-    assert [threads(4, 4, 4, batch=batch) for batch in (7000, 8192)] == [1, 2]

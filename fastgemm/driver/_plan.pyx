@@ -336,7 +336,7 @@ cdef class Plan:
         plan.tail = <int>(plan.n * t.part - (vectors - 1) * t.length)
         # Whole sums and whole rows: the bits stay those of other ways.
         plan.apart = (few_left(problem, tier) and plan.kc == steps and not plan.past_caches and not ready
-                      and (plan.threads == 1 or plan.split == SPLIT_BATCH or plan.split == SPLIT_M and plan.batch == 1)
+                      and (plan.threads == 1 or plan.split in (SPLIT_BATCH, SPLIT_M))
                       and t.narrow[max(plan.tail, 2 * t.part)] != NULL)
         if plan.family == FAMILY_SMALL:
             plan.brief = brief.whole_rows(problem, tier)

@@ -91,25 +91,25 @@ cdef void piece_in_two(const plan_t* plan, const call_t* call, Py_ssize_t first,
                        char* space) noexcept nogil:
     # Units first : last, rows or items: all columns but those of C's last vector, then those, while A is near.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t items = max(1, NEAR_BYTES // (plan.m * plan.k * t.part * t.real_bytes)), count
+    cdef Py_ssize_t items = max(1, NEAR_BYTES // (plan.m * plan.k * t.part * t.real_bytes)), count, number, row
     cdef call_t item
     cdef plan_t own = plan[0]
     own.apart = False
     own.width -= 1
     own.n = own.width * t.length // t.part
     own.tail, own.vectors, own.ncv = t.length, cut(own.width, own.nv), min(own.ncv, own.width)
-    if plan.split == SPLIT_M:
-        piece(&own, call, first, last, space)
-        last_columns(plan, call, 1, first, last)
-        return
     while first < last:
-        count = min(items, last - first)
+        number, row = first // plan.units, first % plan.units
+        count = min(plan.units - row if plan.split == SPLIT_M else items, last - first)
         piece(&own, call, first, first + count, space)
         item = call[0]
-        item.a += first * call.step_a
-        item.b += first * call.step_b
-        item.c += first * call.step_c
-        last_columns(plan, &item, count, 0, plan.m)
+        item.a += number * call.step_a
+        item.b += number * call.step_b
+        item.c += number * call.step_c
+        if plan.split == SPLIT_M:
+            last_columns(plan, &item, 1, row, row + count)
+        else:
+            last_columns(plan, &item, count, 0, plan.m)
         first += count
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 from .. import registry
 from ..problem import Problem
@@ -24,6 +26,17 @@ TEAM_FLOPS = 1_000_000
 # Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
 # 1 x 2048 x 512 (4 MiB) 49 and 23.
 TEAM_BYTES = 1 << 19
+# What cutting a stack anywhere costs for each item, in operations: a call of the loops around kernels.  Whole items
+# leave threads idle where they do not come out even (Zen 4, two threads, rows shared over whole items, f32, 3, 5, 7, 9,
+# 13 items: 100 x 50 x 71 1.27 - 1.12 1.09 1.06, 64^3 - 1.15 1.10 1.08 1.05, 30 x 300 x 30 1.26 1.16 1.11 1.08 1.05,
+# dots 8 x 200 x 200 nt - 1.16 1.12 1.09 1.06, columns of gemv 1 x 512 x 512 nt 1.32 1.18 1.13 1.09 1.06; f64 in the
+# mean 1.24 1.14 1.10 1.07 1.04; eight threads would leave a quarter of their time with 12
+# items, almost half of it with 9).
+ITEM_FLOPS = 8000
+# Operations, and bytes of a matrix, for each thread of a team: a region takes longer to open and to close the more
+# threads it has, by a tenth of a microsecond for each where that has been published, and of a product of 100^3, 20 us
+# for one thread, a 64th is less than that.  (A rule for machines of more than four cores; measured on none.)
+MEMBER_FLOPS, MEMBER_BYTES = TEAM_FLOPS // 4, TEAM_BYTES // 4
 TILE_CYCLES = 24  # ramp of the k-loop and the call
 STORE_CYCLES = 1.0  # per vector of C
 ROW_CYCLES = 6  # per row of C in a tile: a page and a cache set of its own (14x32 loses 4 points, 6x64 1.5)
@@ -49,6 +62,59 @@ def busy(problem: Problem) -> bool:
     """
     bytes_c = problem.batch * problem.m * problem.n * problem.row.result_bytes * problem.row.parts
     return problem.flops >= TEAM_FLOPS or bytes_c >= TEAM_BYTES
+
+
+def members(problem: Problem) -> int:
+    """Return how many threads of those that a call may use there is enough to do for.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import costs
+    >>> from fastgemm.problem import Problem
+    >>> [costs.members(Problem("f32", m, m, m, threads=64)) for m in (64, 100, 200, 300)]
+    [2, 8, 64, 64]
+    >>> [costs.members(Problem("f32", 1, 512, 4096, threads=threads)) for threads in (1, 2, 64)]
+    [1, 2, 64]
+    """
+    if problem.threads <= 2:
+        return problem.threads
+    bytes_b = problem.batch * problem.k * problem.n * problem.row.itemsize
+    enough = max(problem.flops // MEMBER_FLOPS, bytes_b // MEMBER_BYTES, problem.streamed // MEMBER_BYTES)
+    return min(problem.threads, max(2, enough))
+
+
+def whole_items(problem: Problem) -> bool:
+    """Say whether threads take whole products of a stack: there are enough, and none has much more to do than others.
+
+    Otherwise they share the rows, or the columns, of all products, and one that two threads have in common is cut.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import costs
+    >>> from fastgemm.problem import Problem
+    >>> [costs.whole_items(Problem("f32", 100, 50, 71, batch, threads=2)) for batch in (2, 3, 13, 33, 100)]
+    [True, False, False, False, True]
+    """
+    most = -(-problem.batch // problem.threads)  # items of a thread
+    idle = most * problem.threads / problem.batch - 1
+    return problem.batch >= problem.threads and idle * problem.flops <= ITEM_FLOPS * problem.batch
+
+
+def first_split(problem: Problem, ways: Sequence[tuple[str, int]]) -> tuple[str, int]:
+    """Return the first of some splits that has a part for each thread, the one of the most parts where none has.
+
+    `ways` are splits with the parts that each makes of the whole stack; whole items are behind them.
+
+    Examples
+    --------
+    >>> from fastgemm.heuristic import costs
+    >>> from fastgemm.problem import Problem
+    >>> [costs.first_split(Problem("f32", 1, 1, 1, 5, threads=n), [("m", 3), ("n", 4)]) for n in (2, 4, 5, 8)]
+    [('m', 2), ('n', 4), ('batch', 5), ('batch', 5)]
+    """
+    ways = [*ways, ("batch", problem.batch)]
+    split, parts = next((way for way in ways if way[1] >= problem.threads), max(ways, key=itemgetter(1)))
+    return (split, min(parts, problem.threads)) if parts > 1 else ("n", 1)
 
 
 def balanced(total: int, parts: int) -> list[tuple[int, int]]:

@@ -52,7 +52,7 @@ from .. import cpu, registry
 from ..allowed import halved_bytes
 from ..problem import MAX_PARTIAL, MAX_TURNED, Config, Problem
 from . import half_narrow
-from .costs import PORTS, TEAM_BYTES, busy
+from .costs import PORTS, TEAM_BYTES, busy, first_split, whole_items
 from .ways import DOT_TURNED, UNTURNED_ROWS, by_dots, exchanges, nearly_far, turns_pieces, written_past
 
 # By bytes of a number, and of one or two bytes in memory.
@@ -413,22 +413,24 @@ def _fills_better(problem: Problem, tier: registry.Isa) -> bool:
 
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     threads = problem.threads
-    columns = problem.batch * problem.n * problem.k * problem.row.itemsize
-    if threads == 1 or not (busy(problem) or (problem.m == 1 and columns >= TEAM_BYTES)):
+    bytes_b = problem.batch * problem.n * problem.k * problem.row.itemsize
+    if threads == 1 or not (busy(problem) or (problem.m == 1 and bytes_b >= TEAM_BYTES)):
         return "n", 1
     partial = problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
     step = registry.dot_step(problem.row, tier)
-    if problem.batch >= threads:
+    if whole_items(problem):
         return "batch", threads
     if problem.batch == 1 and partial and problem.m * problem.n <= LARGER_OUTPUT and problem.k >= DEEP_K * threads:
         return "k", threads
     # (Each thread copies the rows it has, all of them where columns are shared: Zen 4, AVX-512, f32 16 and 24 x 256 x
     # 256 1.08 and 1.11 of columns shared, 32 x 256 x 64 1.07, 24 x 512 x 256 1.03, 32 x 512 x 512 0.98.)
-    near = problem.batch == 1 and 2 * columns <= cpu.caches().l2 and tier.vector_bytes == halved_bytes()
+    near = problem.batch == 1 and 2 * bytes_b <= cpu.caches().l2 and tier.vector_bytes == halved_bytes()
     if near and problem.m >= 2 * registry.DOT_ROWS * threads:
         return "m", threads
-    if problem.n >= 2 * step * threads:
-        return "n", threads
-    if problem.m >= registry.DOT_ROWS * threads:
-        return "m", threads
-    return "n", 1
+    # Of a stack one product in two threads is cut, whose B both of them read: by few rows, columns (Zen 4, 2 x 512
+    # x 256 nt, 5 to 13 of them, over rows 1.14 to 1.05; turned over 0.84 to 0.94).
+    by_rows = problem.batch > 1 and (problem.m > registry.DOT_ROWS or problem.layout[1] == "n")
+    rows = problem.batch * problem.m // registry.DOT_ROWS if problem.m > 1 else 0
+    columns = problem.batch * problem.n // (2 * step)
+    ways = [("m", rows), ("n", columns)] if by_rows else [("n", columns), ("m", rows)]
+    return first_split(problem, ways)

@@ -40,7 +40,19 @@ from typing import NamedTuple
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
 from . import brief, conversions, half_narrow, l1, l1_written, strides
-from .costs import LATENCY, LOADS, PORTS, STREAM_B, STREAM_ROW, STREAMS, TEAM_BYTES, balanced, busy
+from .costs import (
+    LATENCY,
+    LOADS,
+    PORTS,
+    STREAM_B,
+    STREAM_ROW,
+    STREAMS,
+    TEAM_BYTES,
+    balanced,
+    busy,
+    first_split,
+    whole_items,
+)
 from .ways import far_bytes, nearly_far, shares_vectors, turns_pieces, written_past
 
 SMALL = 64  # rows, columns and steps of a product of a stack
@@ -477,21 +489,22 @@ def masked(problem: Problem, tier: registry.Isa, nr: int) -> bool:
 def _team(problem: Problem, tier: registry.Isa) -> tuple[str, int]:
     if problem.threads == 1 or not busy(problem):
         return "n", 1
-    if problem.layout[1] != "n":
-        # Each thread copies the B of its own products, or a small one for itself, or what it reads of it.
+    stack = problem.batch > 1
+    if stack and whole_items(problem):
+        return "batch", problem.threads
+    if problem.layout[1] != "n" and not stack:
+        # Each thread copies what it reads of B, a small one for itself.
         few = problem.m <= FEW_ROWS and not problem.row.converts
-        if problem.batch == 1 and problem.m >= 4 * problem.threads and not few:
-            return "m", problem.threads
-        if problem.batch > 1 or problem.row.converts:
-            return "batch", min(problem.threads, problem.batch)
+        if problem.m >= 8 and not few:
+            return "m", min(problem.threads, problem.m // 4)
+        if problem.row.converts:
+            return "n", 1
     vectors = -(-problem.n // registry.lanes(problem.row, tier))
     if problem.m <= FEW_ROWS and problem.batch < problem.threads <= vectors // 2:
         # Shares of rows would read all of B each (two threads: 8 x 800 x 800 1.68, 8 x 512 x 512 1.4, f64 1.2 and 1.6).
         return "n", problem.threads
-    for split, size in (("batch", problem.batch), ("m", problem.m // 4), ("n", vectors)):
-        if size >= problem.threads and not (split == "batch" and problem.batch == 1):
-            return split, problem.threads
-    return "n", 1
+    rows = problem.batch * problem.m // 4 if problem.m > 1 else 0
+    return first_split(problem, [("m", rows), ("n", problem.batch * vectors)])
 
 
 def _cycles(problem: Problem, tier: registry.Isa, mr: int, nr: int) -> float:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from .. import cpu, registry
 from ..problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
-from .costs import TEAM_BYTES, TEAM_FLOPS
+from .costs import TEAM_BYTES, TEAM_FLOPS, whole_items
 from .ways import far_bytes
 
 FEW_ROWS = 4
@@ -134,7 +134,7 @@ def _team(problem: Problem, dots: bool) -> tuple[str, int]:
     threads, row = problem.threads, problem.row
     if threads == 1 or (problem.flops < TEAM_FLOPS and problem.k * problem.n * row.stored_bytes < TEAM_BYTES):
         return "n", 1
-    if problem.batch >= threads:
+    if whole_items(problem):
         return "batch", threads
     deep = problem.batch == 1 and problem.k >= DEEP_K * threads
     deep = deep and problem.m * problem.n * row.real_bytes <= MAX_PARTIAL
@@ -142,4 +142,4 @@ def _team(problem: Problem, dots: bool) -> tuple[str, int]:
     wide = least if dots else TEAM_ROW_BYTES // row.stored_bytes
     if deep and problem.n < wide * threads:
         return "k", threads
-    return "n", threads if problem.n >= least * threads else 1
+    return "n", max(1, min(threads, problem.batch * problem.n // least))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from .. import cpu, registry
 from ..problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
 from . import l1
+from .costs import whole_items
 
 # A B, or a stack of them, of more than so many times L2, rows of so many bytes, and so many steps.  (2, 8, 12, 16 rows,
 # 800 x 800 0.90 1.13 1.03 1.0, 1000 x 700 0.98 1.17 1.02 0.99, 1000 x 1000 0.99 1.12 1.0 0.96, 1250 x 1250 - - 1.13
@@ -138,7 +139,7 @@ def far(problem: Problem) -> bool:
 def _team(problem: Problem) -> tuple[str, int]:
     threads = problem.threads
     if problem.batch > 1:
-        return ("batch" if problem.batch >= threads else "n"), threads
+        return ("batch" if whole_items(problem) else "n"), threads
     return "k" if deep(problem) and (far(problem) or not l1.apart(problem)) else "n", threads
 
 

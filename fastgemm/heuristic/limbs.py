@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from .. import cpu, kernels, registry
 from ..problem import PACKED, Config, Problem
-from .costs import busy
+from .costs import busy, whole_items
 
 ROWS, COLUMNS = registry.REGISTER_ROWS, registry.REGISTER_COLUMNS
 # Two registers by two: for fewer rows than two have, one by four saves loads, but limbs lose there.
@@ -107,7 +107,7 @@ def _team(problem: Problem) -> tuple[str, int]:
     most = problem.threads
     if most == 1 or not busy(problem):
         return "n", 1
-    if problem.batch >= most:
+    if whole_items(problem):
         return "batch", most
     columns, rows = -(-problem.n // (WIDE * COLUMNS)), -(-problem.m // TALL)
     split, parts = ("n", columns) if columns >= rows else ("m", rows)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from .. import cpu, kernels, registry
 from ..problem import MAX_BLOCK, MAX_BYTES_K, MAX_PARTIAL, PACKED, Config, Problem, transposed
 from . import ways
+from .costs import whole_items
 
 COLUMNS = registry.REGISTER_COLUMNS
 # What a product of bytes must have to be taken, as above: rows, columns and bytes of k, any three of them.
@@ -183,7 +184,7 @@ def _team(problem: Problem, mr: int, nr: int) -> tuple[str, int]:
     most, size = problem.threads, problem.row.stored_bytes
     if most == 1 or problem.batch * _tiles(problem, problem.m, problem.n, mr, nr) < TEAM_CYCLES:
         return "n", 1
-    if problem.batch >= most:
+    if whole_items(problem):
         return "batch", most
     partial = problem.batch == 1 and problem.m * problem.n * problem.row.real_bytes <= MAX_PARTIAL
     if partial and problem.m * problem.n * size < problem.k and problem.k * size >= DEEP * most:

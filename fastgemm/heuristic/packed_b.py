@@ -119,10 +119,11 @@ def config(problem: Problem, tier: registry.Isa, nv: int, own: str = "") -> Conf
 
 def _team(problem: Problem, nr: int) -> tuple[str, int]:
     size = problem.k * problem.n * problem.row.itemsize
-    if problem.threads == 1 or not (costs.busy(problem) or size >= costs.TEAM_BYTES):
+    threads = costs.members(problem)
+    if threads == 1 or not (costs.busy(problem) or size >= costs.TEAM_BYTES):
         return "n", 1
     # Threads that share columns read B once in all, those that share rows read all of it each.
     split, parts = ("n", -(-problem.n // nr)) if problem.m < 2 * problem.n else ("m", problem.m)
-    if parts < problem.threads and problem.m > parts:
+    if parts < threads and problem.m > parts:
         split, parts = "m", problem.m
-    return split, max(1, min(problem.threads, parts))
+    return split, max(1, min(threads, parts))

@@ -19,6 +19,7 @@ from dataclasses import replace
 from .. import cpu, kernels, registry
 from ..problem import MAX_PARTIAL, PACKED, Config, Problem
 from . import (
+    costs,
     family_dots,
     family_small,
     family_strips,
@@ -32,12 +33,14 @@ from . import (
 )
 from . import limbs as limbs_rules
 from .blocks import blocks
-from .costs import DEEP, STREAM_B, TEAM_BYTES, TILE_CYCLES, busy, grid_cycles, streams_of
+from .costs import DEEP, STREAM_B, TEAM_BYTES, TILE_CYCLES, busy, grid_cycles, streams_of, whole_items
 from .packing import packing
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
 CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
+ITEM_CYCLES = 125        # of a product of a stack that threads cut anywhere: the loops around its kernels
+STACK_ROWS = 32
 FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
 SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjacent rows of A gains
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
@@ -91,6 +94,8 @@ def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True
     tier = isa or kernels.active_isa()
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
+    if problem.threads > costs.members(problem):
+        problem = replace(problem, threads=costs.members(problem))
     half = kernels.half_isa() if isa is None else None
     if half is not None and half_tier.halves(problem, half):
         tier = half
@@ -132,8 +137,8 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
     size = problem.k * problem.n * problem.row.itemsize
     threads, split = 1, "n"
     if problem.threads > 1 and size * problem.batch >= TEAM_BYTES:
-        split = "batch" if problem.batch >= problem.threads else "n"
-        wide = problem.batch if split == "batch" else -(-problem.n // registry.lanes(problem.row, tier))
+        split = "batch" if whole_items(problem) else "n"
+        wide = problem.batch * (1 if split == "batch" else -(-problem.n // registry.lanes(problem.row, tier)))
         # A thread that has whole rows reads one piece of memory; of a part of every row, the ends cost more than a sum
         # of two outputs (GB/s, n / k: 2048 x 16000 52 / 81, 8192 x 4096 67 / 82, 256 x 4000 56 / 170).  Of
         # adjacent columns that holds only where there are few (16 x 50000 88 / 157, 64 x 20000 166 / 160).
@@ -148,11 +153,21 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
     return Config("gemv", tier.name, split=split, threads=threads)
 
 
+def _parts(problem: Problem) -> list[tuple[str, int]]:
+    # Threads that share rows or columns share those of all products of a stack: rows, if they are more than a few (two
+    # threads, 5 items, over columns shared: bf16 200 x 30 x 128 1.03, 64 x 200 x 64 1.05, but 30 x 64 x 200 0.97).
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
+    shared = [("n", batch * n), ("m", batch * m)]
+    if batch > 1 and m >= STACK_ROWS:
+        shared.reverse()
+    return [("batch", batch), *shared, ("k", k // DEEP)]
+
+
 def _teams(problem: Problem) -> list[tuple[str, int]]:
     # Between equals the first wins: whole products for a thread before parts, parts that share no B before others.
     teams = [("n", 1)]
     if problem.threads > 1 and busy(problem):
-        for split, size in (("batch", problem.batch), ("n", problem.n), ("m", problem.m), ("k", problem.k // DEEP)):
+        for split, size in _parts(problem):
             threads = min(problem.threads, size)
             small = problem.batch == 1 and problem.m * problem.n * problem.row.itemsize <= MAX_PARTIAL
             if threads > 1 and (split != "k" or small):
@@ -207,14 +222,19 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     lanes = registry.lanes(dt, tier)
     m, k, batch = problem.m, -(-problem.k // dt.group), problem.batch
     vectors = -(-problem.n // lanes)
-    if split == "m":
-        m = -(-m // threads)
-    elif split == "n":
-        vectors = -(-vectors // threads)
-    elif split == "k":
+    items = float(batch)
+    if split == "k":
         k = -(-k // threads)
+    elif split == "batch":
+        items = -(-batch // threads)
     else:
-        batch = -(-batch // threads)
+        # Threads share the rows, or the vectors of columns, of all products one after the other.  (That both copy the B
+        # of one that is cut does not show.  Zen 4, two threads, 3 and 5 items, rows shared over whole items, 30 x 64 x
+        # 200 nt f32 1.20 1.12, bf16 1.17 1.11, i8 1.12 1.06, 100 x 100 x 100 nt f32 1.25 1.16, f16 1.21 1.13.)
+        units = m if split == "m" else vectors
+        own = -(-units * batch // threads)
+        items = max(1.0, own / units)
+        m, vectors = (min(m, own), vectors) if split == "m" else (m, min(vectors, own))
     # A complex row is two rows of registers.
     row_b = problem.n * dt.itemsize
     # A panel of a line and a half takes two of them, as dense as rows may be (AVX2, f32, times 6x16: 64 x 64 x 500
@@ -240,6 +260,8 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
     streams = streams_of(dt, far)
     cycles = grid_cycles(m * dt.parts, vectors, k, mr * dt.parts, nr // lanes, stream, row_bytes, streams)
     cycles += begins
+    if batch > 1 and split != "batch" and threads > 1:
+        cycles += ITEM_CYCLES
     moved = 0.0 if pack == "none" else copying(problem.layout, vectors, k, lanes)
     if pack == "ab":
         moved += m * k
@@ -250,7 +272,7 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
         moved += traffic * CYCLES_A_BYTE
     if split == "k":
         moved += m * vectors * (threads + 1)
-    return batch * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
+    return items * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
 
 
 def steps_of(problem: Problem, config: Config) -> int:
