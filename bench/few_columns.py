@@ -18,8 +18,8 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import boxes
 import numpy as np
 import progress
 from sweep import timed
@@ -41,24 +41,8 @@ OTHERS = ""  # the rules beside these
 ALL_WAYS = (OTHERS, *half_narrow.WAYS)
 FLOPS = 2e7  # of a loop: short ones, so that a neighbour's work meets all ways alike
 LEAST_GAIN = 1.0  # that a rule must bring, in sums of logarithms: five percent of twenty products
-LOSS = 2.0  # by which a product counts that a rule makes slower
 # What short vectors must gain besides: twice as many instructions suffer from a neighbour on the core's other thread.
 ALONE = 0.04
-
-
-class Box(NamedTuple):
-    """A rule: classes of columns, rows and steps, from one to before the other, and its way."""
-
-    columns: slice
-    rows: slice
-    steps: slice
-    paged: bool
-    way: str
-
-    @property
-    def where(self) -> tuple[slice, slice, slice, slice | int]:
-        """The index of its times."""
-        return self.columns, self.rows, self.steps, 1 if self.paged else slice(None)
 
 
 def steps_of(row: registry.DType) -> list[tuple[int, bool]]:
@@ -111,61 +95,19 @@ def measured(row: registry.DType, layout: str, seconds: float, rounds: int) -> n
     return took.reshape(len(ALL_WAYS), len(COLUMNS), len(ROWS), -1, len(STEPS), 2).mean(axis=3)
 
 
-def fitted(took: np.ndarray) -> list[Box]:
-    """Return rules, of which a later one counts before an earlier one: the one that gains most, and so on."""
-    took = took + np.array([ALONE * (way in half_narrow.OF_SHORT_VECTORS) for way in ALL_WAYS]).reshape(-1, 1, 1, 1, 1)
-    now = took[0].copy()
-    found: list[Box] = []
-    while True:
-        best = (LEAST_GAIN, Box(slice(0), slice(0), slice(0), False, OTHERS))
-        for w, paged in itertools.product(range(len(ALL_WAYS)), (False, True)):
-            gain = np.nan_to_num(now - took[w], nan=0.0, neginf=-9.0)
-            gain = np.where(took[w] > took[0], gain * LOSS, gain)
-            gain = gain[..., 1] if paged else gain.sum(axis=-1)
-            table = np.zeros(np.add(gain.shape, 1))
-            table[1:, 1:, 1:] = gain.cumsum(0).cumsum(1).cumsum(2)
-            best = max(best, *_boxes(table, paged, ALL_WAYS[w]), key=lambda one: one[0])
-        if best[0] <= LEAST_GAIN:
-            return found
-        found.append(best[1])
-        now = _chosen(took, found)
+def fitted(took: np.ndarray) -> list[boxes.Box]:
+    """Return rules, of which a later one counts before an earlier one."""
+    dearer = [ALONE * (way in half_narrow.OF_SHORT_VECTORS) for way in ALL_WAYS]
+    return boxes.fitted(took, ALL_WAYS, dearer, LEAST_GAIN)
 
 
-def _boxes(table: np.ndarray, paged: bool, way: str) -> Iterator[tuple[float, Box]]:
-    # The best of all boxes, of a table of sums: one for each range of columns and rows.
-    sides = [list(itertools.combinations(range(size), 2)) for size in table.shape]
-    for (a, b), (c, d) in itertools.product(sides[0], sides[1]):
-        line = table[b, d] - table[a, d] - table[b, c] + table[a, c]
-        sums = line[None, :] - line[:, None]
-        e, f = np.unravel_index(np.argmax(np.triu(sums, 1)), sums.shape)
-        yield float(sums[e, f]), Box(slice(a, b), slice(c, d), slice(int(e), int(f)), paged, way)
-
-
-def _chosen(took: np.ndarray, found: Sequence[Box]) -> np.ndarray:
-    # The logarithms of seconds, by rules.
-    now = took[0].copy()
-    for box in found:
-        now[box.where] = took[ALL_WAYS.index(box.way)][box.where]
-    return now
-
-
-def lines(row: registry.DType, layout: str, took: np.ndarray, found: Sequence[Box]) -> Iterator[str]:
+def lines(row: registry.DType, layout: str, took: np.ndarray, found: Sequence[boxes.Box]) -> Iterator[str]:
     """Yield the rules as `half_narrow` holds them, the first that fits counting, with the gain of each."""
-    firsts = [[*COLUMNS, None], [*ROWS, None], [*STEPS, None]]
-    used = np.zeros(took.shape[1:], bool)
-    for box in reversed(found):
-        gain = (took[0] - took[ALL_WAYS.index(box.way)])[box.where][~used[box.where]]
-        gain = np.exp(gain[np.isfinite(gain)])
-        used[box.where] = True
-        if not gain.size:
-            continue
-        sides = [
-            f"{first[side.start]}-{'' if first[side.stop] is None else first[side.stop] - 1}"
-            for first, side in zip(firsts, (box.columns, box.rows, box.steps), strict=True)
-        ]
-        mean = np.exp(np.log(gain).mean())
-        told = f"{row.name:<4} {layout} {sides[0]:>6} {sides[1]:>8} {sides[2] + ('p' if box.paged else ''):>10}"
-        yield f"{told}  {box.way or half_narrow.NO_WAY:<12} {mean:5.2f} {gain.min():5.2f} {gain.max():5.1f}"
+    for box, gain in boxes.gains(took, ALL_WAYS, found):
+        columns, rows = boxes.side(COLUMNS, box.columns), boxes.side([*ROWS], box.rows)
+        steps = boxes.side([*STEPS], box.steps) + ("p" if box.second else "")
+        way = box.way or half_narrow.NO_WAY
+        yield f"{row.name:<4} {layout} {columns:>6} {rows:>8} {steps:>10}  {way:<12} {boxes.told(gain)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -196,8 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         took = np.array(kept[key])
         found = fitted(took)
         print("\n".join(lines(row, layout, took, found)))
-        total, most = took[0] - _chosen(took, found), took[0] - took.min(axis=0)
-        print(f"# {key}: {np.exp(np.nanmean(total)):.3f} of {np.exp(np.nanmean(most)):.3f}", flush=True)
+        print(f"# {key}: {boxes.totals(took, ALL_WAYS, found)}", flush=True)
     return 0
 
 

@@ -30,7 +30,7 @@ from stats import duration, geometric_mean
 from fastgemm import kernels, registry
 from fastgemm.heuristic import rules
 from fastgemm.plan import Plan
-from fastgemm.problem import Config, Problem, as_called
+from fastgemm.problem import Config, Problem, normalised
 from fastgemm.tune import shapes
 from fastgemm.tune.space import Space
 from fastgemm.tune.words import describe, name
@@ -105,7 +105,7 @@ def drawn(count: int, dtype: str, threads: int, seed: int) -> list[Problem]:
     while len(found) < count:
         m, n, k = (rng.choice((rng.choice(SIDES), int(LONGEST ** rng.random()))) for _ in range(3))
         layout = rng.choice(LAYOUTS) + rng.choice(LAYOUTS)
-        problem = as_called(Problem(dtype, m, n, k, rng.choice(ITEMS), layout, threads))
+        problem = normalised(Problem(dtype, m, n, k, rng.choice(ITEMS), layout, threads))
         if problem.flops <= DRAWN_FLOPS and problem.streamed <= DRAWN_BYTES:
             found[problem] = None
     return list(found)

@@ -137,6 +137,15 @@ def emerald(pretend: Pretend) -> None:
     pretend(48, 2 << 10, 32 << 10, half_lines=True)
 
 
+@pytest.fixture
+def zen4(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Zen 4's caches, and its units, which compute the longer vectors in two halves."""
+    from fastgemm import cpu
+
+    pretend(32, 1 << 10, 32 << 10)
+    monkeypatch.setattr(cpu, "_half_wide", lambda: True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def first_call() -> None:
     """Make the call that asks the CPU and the environment, once for all of the process, before a test changes it."""

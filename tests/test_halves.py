@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,17 +19,6 @@ from fastgemm.problem import Config, Problem, Record
 
 V3, V4 = registry.isa("v3"), registry.isa("v4")
 MIB = 1 << 20
-
-
-@pytest.fixture
-def zen4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Its caches, and the width of its units."""
-    monkeypatch.setattr(cpu, "_half_wide", lambda: True)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, MIB, 32 * MIB))
-    _plan.forget_plans()
-    yield
-    _plan.forget_plans()
-
 
 WIDTHS = [(0b100, True), (0b110, True), (0b1100, False), (0b1000, False), (0b1, False)]
 

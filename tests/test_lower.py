@@ -5,31 +5,21 @@ A B of so few columns is the left of a wider one, whose last vector is whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from fastgemm import cpu, kernels, registry
-from fastgemm.driver import _plan
 from fastgemm.plan import Plan
 from fastgemm.problem import Config, Problem
 
 V4 = registry.isa("v4")
 
-pytestmark = pytest.mark.skipif(not kernels.has("gemm", "v4"), reason="no AVX-512")
+pytestmark = [
+    pytest.mark.skipif(not kernels.has("gemm", "v4"), reason="no AVX-512"),
+    pytest.mark.usefixtures("zen4"),  # whose plans ask for it where B is copied
+]
 
 FLOATS = [row for row in registry.DTYPES if row.lane[0] == "f" and row.group == 1 and row.numpy != "bfloat16"]
-
-
-@pytest.fixture(autouse=True)
-def zen4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As on a CPU whose plans ask for it where B is copied."""
-    monkeypatch.setattr(cpu, "_half_wide", lambda: True)
-    monkeypatch.setattr(cpu, "caches", lambda: cpu.Caches(32 << 10, 1 << 20, 32 << 20))
-    _plan.forget_plans()
-    yield
-    _plan.forget_plans()
 
 
 def random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
-from . import brief, conversions, half_narrow, l1, l1_written, strides
+from . import brief, conversions, half_narrow, l1, l1_written, stack_rows, strides
 from .costs import (
     LATENCY,
     LOADS,
@@ -300,7 +300,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
     if not registry.computes("small", problem.row):
         return False
-    way = half_narrow.way(problem)
+    way = half_narrow.way(problem) or stack_rows.way(problem, tier)
     if way:
         return way in half_narrow.OF_SMALL
     if m == 1 and problem.batch > 1 and problem.row.converts:

@@ -23,6 +23,7 @@ from . import (
     family_dots,
     family_small,
     family_strips,
+    half_narrow,
     half_tier,
     l1_blocks,
     l1_columns,
@@ -30,6 +31,7 @@ from . import (
     l1_stacks,
     l1_streams,
     matrices,
+    stack_rows,
 )
 from . import limbs as limbs_rules
 from .blocks import blocks
@@ -105,6 +107,8 @@ def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True
     by_limbs = limbs_rules.family(problem, tier) if limbs else ""
     if by_limbs:
         return limbs_rules.config(problem, tier, by_limbs)
+    if stack_rows.way(problem, tier) in half_narrow.OF_GEMV:
+        return _gemv(problem, tier)
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"
     own = family_dots.config(problem, tier, dots)

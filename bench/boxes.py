@@ -1,0 +1,117 @@
+"""Rules from measured times: boxes of sizes with the way that is fastest there, found greedily.
+
+`few_columns.py` and `stack_rows.py` measure the ways; the heuristic reads the lines that they print.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+LOSS = 2.0  # by which a product counts that a rule makes slower
+
+
+class Box(NamedTuple):
+    """A rule: classes of columns, rows and steps, from one to before the other, and its way.
+
+    `second`: only for the second of the two kinds that each class of steps has.
+    """
+
+    columns: slice
+    rows: slice
+    steps: slice
+    second: bool
+    way: str
+
+    @property
+    def where(self) -> tuple[slice, slice, slice, slice | int]:
+        """The index of its times."""
+        return self.columns, self.rows, self.steps, 1 if self.second else slice(None)
+
+
+def fitted(took: np.ndarray, ways: Sequence[str], dearer: Sequence[float], least: float) -> list[Box]:
+    """Return rules, of which a later one counts before an earlier one: the one that gains most, and so on.
+
+    Parameters
+    ----------
+    took : ndarray
+        The logarithms of seconds: ways, columns, rows, steps, and two kinds of steps.  The first way is what happens
+        without rules.  Infinity where a way does not compute a product, NaN where there is no such product.
+    ways : sequence of str
+        Their names.
+    dearer : sequence of float
+        What each way must gain besides, in logarithms.
+    least : float
+        What a rule must bring, in sums of logarithms.
+    """
+    took = took + np.reshape(dearer, (-1, 1, 1, 1, 1))
+    now = took[0].copy()
+    found: list[Box] = []
+    while True:
+        best = (least, Box(slice(0), slice(0), slice(0), False, ways[0]))
+        for w, second in itertools.product(range(len(ways)), (False, True)):
+            gain = np.nan_to_num(now - took[w], nan=0.0, neginf=-9.0)
+            gain = np.where(took[w] > took[0], gain * LOSS, gain)
+            gain = gain[..., 1] if second else gain.sum(axis=-1)
+            table = np.zeros(np.add(gain.shape, 1))
+            table[1:, 1:, 1:] = gain.cumsum(0).cumsum(1).cumsum(2)
+            best = max(best, *_boxes(table, second, ways[w]), key=lambda one: one[0])
+        if best[0] <= least:
+            return found
+        found.append(best[1])
+        now = chosen(took, ways, found)
+
+
+def _boxes(table: np.ndarray, second: bool, way: str) -> Iterator[tuple[float, Box]]:
+    # The best of all boxes, of a table of sums: one for each range of columns and rows.
+    sides = [list(itertools.combinations(range(size), 2)) for size in table.shape]
+    for (a, b), (c, d) in itertools.product(sides[0], sides[1]):
+        line = table[b, d] - table[a, d] - table[b, c] + table[a, c]
+        sums = line[None, :] - line[:, None]
+        e, f = np.unravel_index(np.argmax(np.triu(sums, 1)), sums.shape)
+        yield float(sums[e, f]), Box(slice(a, b), slice(c, d), slice(int(e), int(f)), second, way)
+
+
+def chosen(took: np.ndarray, ways: Sequence[str], found: Sequence[Box]) -> np.ndarray:
+    """Return the logarithms of seconds, by rules."""
+    now = took[0].copy()
+    for box in found:
+        now[box.where] = took[ways.index(box.way)][box.where]
+    return now
+
+
+def gains(took: np.ndarray, ways: Sequence[str], found: Sequence[Box]) -> Iterator[tuple[Box, np.ndarray]]:
+    """Yield rules, the first that fits counting, each with what it gains where no earlier one fits."""
+    used = np.zeros(took.shape[1:], bool)
+    for box in reversed(found):
+        gain = (took[0] - took[ways.index(box.way)])[box.where][~used[box.where]]
+        gain = np.exp(gain[np.isfinite(gain)])
+        used[box.where] = True
+        if gain.size:
+            yield box, gain
+
+
+def side(firsts: Sequence[int], classes: slice) -> str:
+    """Return the sizes of some classes, of which `firsts` are the first ones.
+
+    Examples
+    --------
+    >>> side((2, 4, 8), slice(0, 2)), side((2, 4, 8), slice(1, 3))
+    ('2-7', '4-')
+    """
+    last = "" if classes.stop == len(firsts) else str(firsts[classes.stop] - 1)
+    return f"{firsts[classes.start]}-{last}"
+
+
+def told(gain: np.ndarray) -> str:
+    """Return gains as the tables have them: in the mean, the least, the most."""
+    return f"{np.exp(np.log(gain).mean()):5.2f} {gain.min():5.2f} {gain.max():5.1f}"
+
+
+def totals(took: np.ndarray, ways: Sequence[str], found: Sequence[Box]) -> str:
+    """Return what rules gain in the mean, of what the fastest way of each product would."""
+    total, most = took[0] - chosen(took, ways, found), took[0] - took.min(axis=0)
+    return f"{np.exp(np.nanmean(total)):.3f} of {np.exp(np.nanmean(most)):.3f}"
