@@ -36,7 +36,7 @@ import overhead  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
 import squares  # noqa: E402
-import stack_rows  # noqa: E402
+import stacks  # noqa: E402
 import stats  # noqa: E402
 import timing  # noqa: E402
 import verdict  # noqa: E402
@@ -453,20 +453,24 @@ def test_rules_are_fitted_to_times() -> None:
     assert rules[0] == half_narrow.Rule(range(3, 5), range(16, 32), range(128, 768), False, "small")
 
 
-def test_rules_of_stacks_of_rows_are_fitted() -> None:
-    """Classes of columns and steps alone; what gains less than an item's jitter is none."""
-    names = stack_rows.ways("v3")
-    took = np.full((len(names), len(stack_rows.SIDES), 1, len(stack_rows.SIDES), 2), np.nan)
+@pytest.mark.parametrize("layout", ["t", "nt"])
+def test_rules_of_stacks_are_fitted(layout: str) -> None:
+    """Classes of columns, rows and steps; what gains less than an item's jitter is none."""
+    names, classes = stacks.ways("v3", layout), stacks.sides(layout)
+    took = np.full((len(names), *map(len, classes), 2), np.nan)
     took[..., 0] = np.inf
     took[0, ..., 0] = 0.0
-    took[names.index("gemv"), 1:4, :, 2:, 0] = -0.5
-    took[names.index("dots"), :, :, :, 0] = -stack_rows.ITEM
-    *lines, total = stack_rows.lines(registry.dtype("f32"), "t-v3", took, names)
-    assert [line.split()[:7] for line in lines] == [["f32", "t-v3", "2-4", "1-", "3-", "gemv", "1.65"]]
-    classes = len(stack_rows.SIDES)
-    assert total.startswith(f"# f32 t-v3: {np.exp(0.5 * 3 * (classes - 2) / classes**2):.3f} of ")
-    [(key, [rule])] = half_narrow.parsed("\n".join(lines)).items()
-    assert key == ("f32", "t-v3")
-    assert rule.columns == range(2, 5)
-    assert 1 in rule.rows
-    assert rule.steps.start == 3
+    took[names.index("small"), 1:4, :, 2:, 0] = -0.5
+    took[names.index("dots"), ..., 0] = -stacks.ITEM
+    *found, total = stacks.lines(registry.dtype("f32"), layout, "v3", took)
+    first = 2 + (len(layout) > 1)
+    rows = f"{first - 1}-"
+    assert [line.split()[:7] for line in found] == [
+        ["f32", f"{layout}-v3", f"{first}-{first + 2}", rows, "3-", "small", "1.65"]
+    ]
+    gain = np.exp(0.5 * 3 / len(classes[0]) * (len(classes[2]) - 2) / len(classes[2]))
+    assert total.startswith(f"# f32 {layout}-v3: {gain:.3f} of ")
+    [(key, [rule])] = half_narrow.parsed("\n".join(found)).items()
+    assert key == ("f32", f"{layout}-v3")
+    assert (rule.columns, rule.steps.start) == (range(first, first + 3), 3)
+    assert rule.rows.start == first - 1

@@ -18,13 +18,13 @@ PACKAGE = Path(fastgemm.__file__).parent
 APART = "heuristic"
 LAYERS = (
     ("kinds", "locks", "variables"),
-    ("registry", "version", "_outputs", "heuristic", "heuristic.half_narrow_rules", "heuristic.stack_rows_rules"),
+    ("registry", "version", "_outputs", "heuristic", "heuristic.half_narrow_rules", "heuristic.stacks_rules"),
     ("cpu", "row_operations", "activations", "segments"),
     ("allowed",),
     ("heuristic.ways",),
     ("problem", "numpy_types", "special_shapes"),
     ("heuristic.strides", "heuristic.half_narrow", "heuristic.conversions", "heuristic.costs"),
-    ("heuristic.stack_rows",),
+    ("heuristic.stacks",),
     ("heuristic.half_tier",),
     ("heuristic.l1",),
     ("heuristic.l1_written", "heuristic.l1_stacks", "heuristic.l1_columns", "heuristic.brief"),

@@ -19,7 +19,7 @@ conversions.py      whether numbers are converted as they are loaded, or packed
 brief.py            few steps of k, whose rows of C are written whole
 half_tier.py        whose kernels serve a CPU that computes its longest vectors in two halves
 half_narrow.py      few columns there, by half_narrow_rules.py, a table that is measured
-stack_rows.py       single rows by the matrices of a stack, by stack_rows_rules.py, another one
+stacks.py           tiny products in stacks, by stacks_rules.py, another one
 costs.py            what all rules count with, in cycles
 
 Nothing is imported here: `fastgemm.problem` asks the lowest of these modules, and the highest ask for problems.

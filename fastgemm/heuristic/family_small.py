@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
-from . import brief, conversions, half_narrow, l1, l1_written, stack_rows, strides
+from . import brief, conversions, half_narrow, l1, l1_written, stacks, strides
 from .costs import (
     LATENCY,
     LOADS,
@@ -167,6 +167,11 @@ TURNED_ROWS = 128
 # And with any B: 1500 x 1500 x 4 1.18, complex64 1000 x 1000 x 2 1.41, int32 460 x 460 x 4 1.12; but 3000 x 3000 x 4
 # from memory 0.80, 1024 x 1024 x 4 0.74 to 1.0.
 BRIEF = 4
+# Steps of int64 without a multiply of 64 bits, and by two columns, B by rows and by columns (AVX2 on Zen 4, times
+# gemm's, k = 2, 8, 16, 32, 64, 20 to 400 rows, single and stacks: two columns nn 3.5 to 7 2.0 1.6 1.4 1.2, tn 3.2 to
+# 5.6 2.1 to 2.7 1.8 1.6 1.5, nt 3 to 6.4 1.8 to 2.0 1.6 1.0 0.9, three 1.9 to 2.9 1.15 to 1.4 0.9 to 1.15 0.8 to 1.0
+# 0.7 to 0.9, four to 64 1.7 to 3.0 1.05 to 1.4 1.0 to 1.1 0.9 0.8 to 0.9).
+NO_MULTIPLY_STEPS, NO_MULTIPLY_TWO = 8, (64, 16)
 # Of so few steps rows whole pages apart do not matter, beside a C in L2 (Zen 4, one thread, times gemm's, k = 2, 4, 8:
 # AVX-512 f32 10 x 1024 (5) 2.3 2.5 1.15, 64 rows 2.9 2.85 1.14, f64 64 x 512 (5) 3.1 3.0 1.1, i32 64 x 1024 1.36 1.27
 # 1.12, c64 64 x 512 (5) 1.16 1.22 1.16; AVX2 f32 64 x 1024 (5) 3.2 2.2 0.74, i32 1.27 1.31 0.88, c64 64 x 512 2.0 1.75
@@ -300,7 +305,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     m, n, k = problem.m, problem.n, problem.k
     if not registry.computes("small", problem.row):
         return False
-    way = half_narrow.way(problem) or stack_rows.way(problem, tier)
+    way = stacks.way(problem, tier) or half_narrow.way(problem)
     if way:
         return way in half_narrow.OF_SMALL
     if m == 1 and problem.batch > 1 and problem.row.converts:
@@ -319,7 +324,9 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     if m == 1 and 2 * n <= registry.lanes(problem.row, tier) and registry.is_special(problem.row) and k > LONG_ROW:
         return False
     if registry.accumulators(problem.row, tier) > problem.row.parts:
-        return False  # no multiply of 64 bits: gemm's kernels make it of halves
+        # No multiply of 64 bits: gemm's kernels make it of halves, and add up what they share at the end.
+        two = NO_MULTIPLY_TWO[problem.layout[1] == "t"] if n == 2 else 0
+        return m > 1 and k <= max(NO_MULTIPLY_STEPS, two)
     columns = 2 * registry.lanes(problem.row, tier)
     if problem.row.converts:
         if conversions.converts_for_less(problem, tier, dots):

@@ -23,7 +23,7 @@ from .ways import DOT_TURNED
 SHORT_DOTS, DOTS = "short-dots", "dots"
 SHORT_BLOCKS, BLOCKS = "short-blocks", "blocks"
 SHORT_SMALL, SMALL = "short-small", "small"
-SHORT_GEMV, GEMV = "short-gemv", "gemv"  # of single rows alone (`stack_rows`)
+SHORT_GEMV, GEMV = "short-gemv", "gemv"  # of single rows alone (`stacks`)
 WAYS = (SHORT_DOTS, DOTS, SHORT_BLOCKS, BLOCKS, SHORT_SMALL, SMALL)
 OF_SHORT_VECTORS = (SHORT_DOTS, SHORT_BLOCKS, SHORT_SMALL, SHORT_GEMV)
 OF_DOTS, OF_SMALL, OF_GEMV = (SHORT_DOTS, DOTS), (SHORT_SMALL, SMALL), (SHORT_GEMV, GEMV)
@@ -96,19 +96,6 @@ def computes(config: Config, way: str) -> bool:
     if way in OF_GEMV:
         return config.family == "gemv"
     return config.family not in ("dots", "small", "gemv")
-
-
-def forced_way() -> str | None:
-    """Return the way that every problem is given, None outside of `forced`.
-
-    Examples
-    --------
-    >>> from fastgemm.heuristic import half_narrow
-    >>> with half_narrow.forced("dots"):
-    ...     half_narrow.forced_way()
-    'dots'
-    """
-    return _forced
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from .. import cpu, registry
 from ..problem import PACKED, Problem
-from . import half_narrow, stack_rows
+from . import half_narrow, stacks
 from .ways import far_bytes
 
 # A vector by rows from memory, if they are so long (176 x 176 (1001) 2.2, 1 x 800 x 8000 2.2, 4608 x 1536 1.6, 100 x
@@ -96,7 +96,7 @@ def halves(problem: Problem, half: registry.Isa) -> bool:
     row = problem.row
     if set(problem.layout) & {"g", PACKED} or not registry.supported(row, half) or row.group > 1:
         return False
-    way = half_narrow.way(problem) or stack_rows.way(problem, half)
+    way = stacks.way(problem, half) or half_narrow.way(problem)
     if way:
         return way in half_narrow.OF_SHORT_VECTORS
     rule = _converted if row.converts else _vector if problem.m == 1 else _matrix

@@ -31,7 +31,7 @@ from . import (
     l1_stacks,
     l1_streams,
     matrices,
-    stack_rows,
+    stacks,
 )
 from . import limbs as limbs_rules
 from .blocks import blocks
@@ -107,7 +107,7 @@ def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True
     by_limbs = limbs_rules.family(problem, tier) if limbs else ""
     if by_limbs:
         return limbs_rules.config(problem, tier, by_limbs)
-    if stack_rows.way(problem, tier) in half_narrow.OF_GEMV:
+    if problem.m == 1 and stacks.way(problem, tier) in half_narrow.OF_GEMV:
         return _gemv(problem, tier)
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"

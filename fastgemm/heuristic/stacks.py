@@ -1,0 +1,92 @@
+"""Stacks of tiny products: points that are turned, states that are stepped, `np.matvec` and `np.vecmat`, R @ P @ R.mT.
+
+An item is a few multiply-adds, and what each family does around them decides: the first step of a loop, a mask, lanes
+that are added up, a copy of B.  Which is the fastest depends on the type, the vectors, the way the operands lie, and on
+all of their sides.  The rules are measured, as those of `half_narrow` are: `stacks_rules.RULES` is what
+`bench/stacks.py` prints, of each tier by itself, and of both where a CPU computes the longer vectors in two halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from .. import cpu, registry
+from ..allowed import halved_bytes
+from ..problem import Problem
+from .half_narrow import OF_DOTS, SMALL, Rule, parsed
+from .stacks_rules import RULES
+
+# Columns and steps up to which there are rules for single rows by matrices, and sides for other products.
+LONGEST, TINY = 128, 8
+HALVED = "halved"  # in the rules: two tiers, of which one's ways are the short ones
+# The part of L3 that the operands fill at most; from beyond, two of the ways are still worth it, and the others, which
+# have fewer lines under way, may not be (Zen 4, of 28 MB, one thread, over the other rules in the mean: products nt f32
+# 2.1, f64 2.0, c128 1.3, i64 1.3, the least 0.71; single rows by short vectors of gemv's and small's 0.36 to 1.7).
+NEAR_L3, FAR_WAYS = 1 / 4, (*OF_DOTS, SMALL)
+
+
+def way(problem: Problem, tier: registry.Isa) -> str:
+    """Return what a problem is computed by, as `half_narrow.way` does, which it goes before; "" where other rules say.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import stacks
+    >>> from fastgemm.problem import Problem
+    >>> stacks.way(Problem("f32", 2, 3, 3), registry.isa("v3"))
+    ''
+    """
+    if problem.batch == 1:
+        return ""
+    if _forced is not None:
+        return _forced
+    m, n, k = problem.m, problem.n, problem.k
+    if max(n, k) > (LONGEST if m == 1 else TINY) or m > TINY:
+        return ""
+    rules = _rules().get((registry.packing(problem.row), _layout(problem) + "-" + key(tier)), ())
+    fitting = (rule.way for rule in rules if n in rule.columns and m in rule.rows and k in rule.steps)
+    found = next(fitting, "")
+    return found if found in FAR_WAYS or problem.streamed <= NEAR_L3 * cpu.caches().l3 else ""
+
+
+def key(tier: registry.Isa) -> str:
+    """Return the name of a tier's rules.
+
+    Examples
+    --------
+    >>> from fastgemm import registry
+    >>> from fastgemm.heuristic import stacks
+    >>> stacks.key(registry.isa("v2"))
+    'v2'
+    """
+    longest = halved_bytes()
+    return HALVED if longest and tier.vector_bytes in (longest, longest // 2) else tier.name
+
+
+def _layout(problem: Problem) -> str:
+    # Of single rows (that with gaps between their numbers have the letter t) B's alone; and a row, and a column, lie
+    # alike whatever their letter says.
+    if problem.m > 1 or problem.layout[0] != "n":
+        return problem.layout if problem.m > 1 else ""
+    return "n" if 1 in (problem.n, problem.k) and problem.layout[1] == "t" else problem.layout[1]
+
+
+@contextmanager
+def forced(way: str) -> Iterator[None]:
+    """Give every stack one way, "" that of the other rules: to measure what ways are worth, in one thread."""
+    global _forced
+    before, _forced = _forced, way
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+_forced: str | None = None
+
+
+@cache
+def _rules() -> dict[tuple[str, str], tuple[Rule, ...]]:
+    return parsed(RULES)
