@@ -28,8 +28,11 @@ def runs(family: str, tier: registry.Isa) -> bool:
 
 def halved_bytes() -> int:
     """Return the bytes of vectors that the CPU computes in two halves; 0: none, or FASTGEMM_ISA names a tier."""
-    tiers = () if os.environ.get("FASTGEMM_ISA") else cpu.isas()
-    return max((tier.vector_bytes for tier in tiers if cpu.halves(tier)), default=0)
+    if os.environ.get("FASTGEMM_ISA"):
+        return 0
+    # (Asked several times for a plan: what costs least first.)
+    tiers = (tier for tier in reversed(registry.ISAS) if cpu.halves(tier) and cpu.features().issuperset(tier.features))
+    return next((tier.vector_bytes for tier in tiers), 0)
 
 
 def long_tiers() -> list[registry.Isa]:

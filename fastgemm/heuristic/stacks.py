@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 
 from .. import cpu, registry
 from ..allowed import halved_bytes
@@ -45,9 +45,7 @@ def way(problem: Problem, tier: registry.Isa) -> str:
     m, n, k = problem.m, problem.n, problem.k
     if max(n, k) > (LONGEST if m == 1 else TINY) or m > TINY:
         return ""
-    rules = _rules().get((registry.packing(problem.row), _layout(problem) + "-" + key(tier)), ())
-    fitting = (rule.way for rule in rules if n in rule.columns and m in rule.rows and k in rule.steps)
-    found = next(fitting, "")
+    found = _way(problem.dtype, _layout(problem), key(tier), m, n, k)
     return found if found in FAR_WAYS or problem.streamed <= NEAR_L3 * cpu.caches().l3 else ""
 
 
@@ -85,6 +83,13 @@ def forced(way: str) -> Iterator[None]:
 
 
 _forced: str | None = None
+
+
+@lru_cache(maxsize=256)
+def _way(name: str, layout: str, key: str, m: int, n: int, k: int) -> str:
+    # (Asked by each family in turn.)
+    rules = _rules().get((registry.packing(registry.dtype(name)), f"{layout}-{key}"), ())
+    return next((rule.way for rule in rules if n in rule.columns and m in rule.rows and k in rule.steps), "")
 
 
 @cache
