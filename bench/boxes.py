@@ -1,15 +1,20 @@
 """Rules from measured times: boxes of sizes with the way that is fastest there, found greedily.
 
-`few_columns.py` and `stack_rows.py` measure the ways; the heuristic reads the lines that they print.
+`few_columns.py` and `stacks.py` measure the ways; the heuristic reads the lines that they print.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from fastgemm.tune import shapes
 
 LOSS = 2.0  # by which a product counts that a rule makes slower
 
@@ -115,3 +120,33 @@ def totals(took: np.ndarray, ways: Sequence[str], found: Sequence[Box]) -> str:
     """Return what rules gain in the mean, of what the fastest way of each product would."""
     total, most = took[0] - chosen(took, ways, found), took[0] - took.min(axis=0)
     return f"{np.exp(np.nanmean(total)):.3f} of {np.exp(np.nanmean(most)):.3f}"
+
+
+def command_line(
+    doc: str | None, types: Sequence[str], layouts: Sequence[str], seconds: float, rounds: int
+) -> argparse.ArgumentParser:
+    """Return the command line of a benchmark that measures ways, of its docstring and what it does unasked."""
+    about, _, rest = (doc or "").partition("\n\n")
+    made = argparse.ArgumentParser(description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--dtype", nargs="+", type=shapes.type_named, default=[*map(shapes.type_named, types)])
+    made.add_argument("--layout", nargs="+", choices=layouts, default=layouts, help="default: all")
+    made.add_argument("--seconds", type=float, default=seconds, help=f"of a product (default: {seconds})")
+    made.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"through all of it (default: {rounds})")
+    made.add_argument("--times", type=Path, metavar="FILE", help="times that were kept, or where to keep them")
+    return made
+
+
+class Times:
+    """The times of a run, by names, kept in a file if one is given, from which another run reads them."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.kept: dict[str, list] = json.loads(path.read_text()) if path and path.exists() else {}
+
+    def get(self, name: str, measure: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return those of a name, measured if there are none."""
+        if name not in self.kept:
+            self.kept[name] = measure().tolist()
+            if self.path:
+                self.path.write_text(json.dumps(self.kept))
+        return np.array(self.kept[name])

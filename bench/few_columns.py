@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 
 import boxes
 import numpy as np
@@ -25,9 +24,8 @@ import progress
 from sweep import timed
 
 from fastgemm import kernels, registry
-from fastgemm.heuristic import half_narrow, rules
+from fastgemm.heuristic import half_narrow, measured, rules
 from fastgemm.problem import Config, Problem
-from fastgemm.tune import shapes
 
 TYPES = ("float32", "float64", "int32", "int64", "int16", "int8", "bool", "float16", "complex64", "complex128")
 # The first of each class of rows and steps, and those that stand for it.  (Tall tiles suit some rows and not others.
@@ -61,14 +59,14 @@ def configs(problem: Problem) -> Iterator[tuple[str, Config]]:
     for way in ALL_WAYS:
         with half_narrow.forced(way):
             config = rules.config(problem)
-        short = way in half_narrow.OF_SHORT_VECTORS
+        short = way in measured.OF_SHORT_VECTORS
         tier = kernels.half_isa() if short else kernels.active_isa()
-        of_way = tier is not None and config.isa == tier.name and half_narrow.computes(config, way)
+        of_way = tier is not None and config.isa == tier.name and measured.computes(config, way)
         if way == OTHERS or (of_way and config.misfit(problem) is None):
             yield way, config
 
 
-def measured(row: registry.DType, layout: str, seconds: float, rounds: int) -> np.ndarray:
+def times_of(row: registry.DType, layout: str, seconds: float, rounds: int) -> np.ndarray:
     """Return the logarithms of seconds: ways, columns, rows, steps, and whether those are whole halves of pages.
 
     The means of a class's rows, of each the least of all rounds.  Infinity where a way does not compute a product, NaN
@@ -87,7 +85,7 @@ def measured(row: registry.DType, layout: str, seconds: float, rounds: int) -> n
                 found = dict(configs(problem))
                 if n > m:
                     # (Their rule is left out then.)
-                    found = dict.fromkeys(half_narrow.OF_DOTS, found[OTHERS]) | found
+                    found = dict.fromkeys(measured.OF_DOTS, found[OTHERS]) | found
                 times = timed(problem, list(dict.fromkeys(found.values())), seconds, FLOPS)
                 for way, config in found.items():
                     cell = ALL_WAYS.index(way), i, j, s
@@ -97,7 +95,7 @@ def measured(row: registry.DType, layout: str, seconds: float, rounds: int) -> n
 
 def fitted(took: np.ndarray) -> list[boxes.Box]:
     """Return rules, of which a later one counts before an earlier one."""
-    dearer = [ALONE * (way in half_narrow.OF_SHORT_VECTORS) for way in ALL_WAYS]
+    dearer = [ALONE * (way in measured.OF_SHORT_VECTORS) for way in ALL_WAYS]
     return boxes.fitted(took, ALL_WAYS, dearer, LEAST_GAIN)
 
 
@@ -106,39 +104,31 @@ def lines(row: registry.DType, layout: str, took: np.ndarray, found: Sequence[bo
     for box, gain in boxes.gains(took, ALL_WAYS, found):
         columns, rows = boxes.side(COLUMNS, box.columns), boxes.side([*ROWS], box.rows)
         steps = boxes.side([*STEPS], box.steps) + ("p" if box.second else "")
-        way = box.way or half_narrow.NO_WAY
+        way = box.way or measured.NO_WAY
         yield f"{row.name:<4} {layout} {columns:>6} {rows:>8} {steps:>10}  {way:<12} {boxes.told(gain)}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    return boxes.command_line(__doc__, TYPES, ("nn", "nt"), seconds=0.02, rounds=2)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rules."""
-    about, _, rest = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dtype", nargs="+", type=shapes.type_named, default=[*map(shapes.type_named, TYPES)])
-    parser.add_argument("--layout", nargs="+", choices=("nn", "nt"), default=["nn", "nt"], help="default: both")
-    parser.add_argument("--seconds", type=float, default=0.02, help="of a product (default: 0.02)")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="through all products (default: 2)")
-    parser.add_argument("--times", type=Path, metavar="FILE", help="times that were kept, or where to keep them")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     if options.rounds < 1 or not options.seconds > 0:
-        parser.error("rounds and seconds must be above zero")
+        parser().error("rounds and seconds must be above zero")
     tier = kernels.active_isa()
     if tier is None or kernels.half_isa() is None:
-        parser.error("calls use one tier on this CPU")
+        parser().error("calls use one tier on this CPU")
     kernels.load(tier.name)
-    kept = json.loads(options.times.read_text()) if options.times and options.times.exists() else {}
+    times = boxes.Times(options.times)
     for dtype, layout in itertools.product(options.dtype, options.layout):
-        row, key = registry.dtype(dtype), f"{dtype} {layout}"
-        if key not in kept:
-            kept[key] = measured(row, layout, options.seconds, options.rounds).tolist()
-            if options.times:
-                options.times.write_text(json.dumps(kept))
-        took = np.array(kept[key])
+        row = registry.dtype(dtype)
+        took = times.get(f"{dtype} {layout}", partial(times_of, row, layout, options.seconds, options.rounds))
         found = fitted(took)
         print("\n".join(lines(row, layout, took, found)))
-        print(f"# {key}: {boxes.totals(took, ALL_WAYS, found)}", flush=True)
+        print(f"# {dtype} {layout}: {boxes.totals(took, ALL_WAYS, found)}", flush=True)
     return 0
 
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 
 import boxes
 import numpy as np
@@ -27,9 +26,8 @@ import progress
 from sweep import timed
 
 from fastgemm import kernels, registry
-from fastgemm.heuristic import half_narrow, rules, stacks
+from fastgemm.heuristic import measured, rules, stacks
 from fastgemm.problem import Config, Problem, normalised
-from fastgemm.tune import shapes
 
 TYPES = (
     "float32", "float64", "int32", "int64", "int16", "int8", "bool", "float16", "bfloat16", "int8:int32", "complex64",
@@ -44,7 +42,11 @@ SIDES = {
 }  # fmt: skip
 ONE_ROW = {1: (1,)}
 OTHERS = ""  # the rules beside these
-WAYS = {"short-gemv": "gemv", "short-small": "small", "short-dots": "dots", "short-blocks": "blocks"}
+# By short vectors, and by long ones.
+WAYS = {
+    measured.SHORT_GEMV: measured.GEMV, measured.SHORT_SMALL: measured.SMALL, measured.SHORT_DOTS: measured.DOTS,
+    measured.SHORT_BLOCKS: measured.BLOCKS,
+}  # fmt: skip
 OPERANDS = 200 << 10  # bytes of a stack's, of as many items as there are in `ITEMS` at most
 ITEMS = 200
 FLOPS = 4e5  # of a loop: a tenth of a millisecond and more
@@ -64,7 +66,7 @@ def sides(layout: str) -> tuple[dict[int, tuple[int, ...]], ...]:
 
 def ways(tier: str, layout: str) -> tuple[str, ...]:
     """Return the ways of a tier, or of two, the other rules' first."""
-    left_out = "blocks" if len(layout) == 1 else "gemv"
+    left_out = measured.BLOCKS if len(layout) == 1 else measured.GEMV
     found = {short: long for short, long in WAYS.items() if long != left_out}
     return (OTHERS, *found.values(), *(found if tier == stacks.HALVED else ()))
 
@@ -76,12 +78,12 @@ def configs(problem: Problem, tier: str, names: Sequence[str]) -> Iterator[tuple
         with stacks.forced(way):
             config = rules.config(problem, None if tier == stacks.HALVED else registry.isa(tier))
         vectors = (half if way in WAYS else longest) if tier == stacks.HALVED else registry.isa(tier)
-        of_way = vectors is not None and config.isa == vectors.name and half_narrow.computes(config, way)
+        of_way = vectors is not None and config.isa == vectors.name and measured.computes(config, way)
         if way == OTHERS or (of_way and config.misfit(problem) is None):
             yield way, config
 
 
-def measured(row: registry.DType, layout: str, tier: str, seconds: float, rounds: int) -> np.ndarray:
+def times_of(row: registry.DType, layout: str, tier: str, seconds: float, rounds: int) -> np.ndarray:
     """Return the logarithms of seconds: ways, columns, rows, steps, and one of two kinds of those.
 
     The means of a class, of each product the least of all rounds; NaN where calls look a product up by another name.
@@ -120,39 +122,36 @@ def lines(row: registry.DType, layout: str, tier: str, took: np.ndarray) -> Iter
     kind = f"{layout}-{tier}"
     for box, gain in boxes.gains(took, names, found):
         told = [boxes.side([*one], part) for one, part in zip(classes, box, strict=False)]
-        way = box.way or half_narrow.NO_WAY
+        way = box.way or measured.NO_WAY
         yield f"{row.name:<6} {kind:<9} {told[0]:>6} {told[1]:>5} {told[2]:>6}  {way:<12} {boxes.told(gain)}"
     yield f"# {row.name} {kind}: {boxes.totals(took, names, found)}"
 
 
+def tiers() -> list[str]:
+    """Return the tiers that can be measured here, both together last."""
+    found = [tier.name for tier in kernels.runnable() if tier.vector_bytes > 16]
+    return found + [stacks.HALVED] * (kernels.half_isa() is not None)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    made = boxes.command_line(__doc__, TYPES, LAYOUTS, seconds=0.004, rounds=1)
+    made.add_argument("--tier", nargs="+", choices=tiers(), default=tiers(), help="default: all that this CPU has")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rules."""
-    about, _, rest = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=about, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dtype", nargs="+", type=shapes.type_named, default=[*map(shapes.type_named, TYPES)])
-    tiers = [tier.name for tier in kernels.runnable() if tier.vector_bytes > 16]
-    tiers += [stacks.HALVED] * (kernels.half_isa() is not None)
-    parser.add_argument("--tier", nargs="+", choices=tiers, default=tiers, help="default: all that this CPU has")
-    parser.add_argument("--layout", nargs="+", choices=LAYOUTS, default=LAYOUTS, help="default: all")
-    parser.add_argument("--seconds", type=float, default=0.004, help="of a product (default: 0.004)")
-    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="through all products (default: 1)")
-    parser.add_argument("--times", type=Path, metavar="FILE", help="times that were kept, or where to keep them")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     if options.rounds < 1 or not options.seconds > 0:
-        parser.error("rounds and seconds must be above zero")
-    for name in tiers:
-        if name != stacks.HALVED:
-            kernels.load(name)
-    kept = json.loads(options.times.read_text()) if options.times and options.times.exists() else {}
+        parser().error("rounds and seconds must be above zero")
+    for tier in kernels.runnable():
+        kernels.load(tier.name)
+    times = boxes.Times(options.times)
     for dtype, tier, layout in itertools.product(options.dtype, options.tier, options.layout):
-        row, kind = registry.dtype(dtype), f"{dtype} {layout}-{tier}"
-        if kind not in kept:
-            kept[kind] = measured(row, layout, tier, options.seconds, options.rounds).tolist()
-            if options.times:
-                options.times.write_text(json.dumps(kept))
-        print("\n".join(lines(row, layout, tier, np.array(kept[kind]))), flush=True)
+        row = registry.dtype(dtype)
+        measure = partial(times_of, row, layout, tier, options.seconds, options.rounds)
+        print("\n".join(lines(row, layout, tier, times.get(f"{dtype} {layout}-{tier}", measure))), flush=True)
     return 0
 
 

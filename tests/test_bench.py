@@ -25,6 +25,7 @@ if not BENCH.is_dir():
 # At the end: a benchmark's file name must not hide anything that another test imports.
 sys.path.append(str(BENCH))
 
+import boxes  # noqa: E402
 import builds  # noqa: E402
 import cases  # noqa: E402
 import children  # noqa: E402
@@ -44,7 +45,7 @@ import worker  # noqa: E402
 import workers  # noqa: E402
 
 from fastgemm import registry  # noqa: E402
-from fastgemm.heuristic import half_narrow  # noqa: E402
+from fastgemm.heuristic import half_narrow, measured  # noqa: E402
 
 COMMANDS = [path.stem for path in sorted(BENCH.glob("*.py")) if "\ndef parser(" in path.read_text(encoding="utf-8")]
 
@@ -91,7 +92,7 @@ def synthetic() -> dict[str, Any]:
     }
 
 
-EXAMPLES = [cases, edges, environment, peers, squares, stats, timing, workers]
+EXAMPLES = [boxes, cases, edges, environment, peers, squares, stats, timing, workers]
 
 
 @pytest.mark.parametrize("module", EXAMPLES, ids=lambda module: module.__name__)
@@ -448,9 +449,9 @@ def test_rules_are_fitted_to_times() -> None:
         ["i32", "nt", "3-4", "16-31", "128-767", "small", "2.72", "2.72"],
         ["i32", "nt", "2-5", "8-63", "64-", "dots", "1.65", "1.65"],
     ]
-    [(key, rules)] = half_narrow.parsed("\n".join(lines)).items()
+    [(key, rules)] = measured.parsed("\n".join(lines)).items()
     assert key == ("i32", "nt")
-    assert rules[0] == half_narrow.Rule(range(3, 5), range(16, 32), range(128, 768), False, "small")
+    assert rules[0] == measured.Rule(range(3, 5), range(16, 32), range(128, 768), False, "small")
 
 
 @pytest.mark.parametrize("layout", ["t", "nt"])
@@ -470,7 +471,7 @@ def test_rules_of_stacks_are_fitted(layout: str) -> None:
     ]
     gain = np.exp(0.5 * 3 / len(classes[0]) * (len(classes[2]) - 2) / len(classes[2]))
     assert total.startswith(f"# f32 {layout}-v3: {gain:.3f} of ")
-    [(key, [rule])] = half_narrow.parsed("\n".join(found)).items()
+    [(key, [rule])] = measured.parsed("\n".join(found)).items()
     assert key == ("f32", f"{layout}-v3")
     assert (rule.columns, rule.steps.start) == (range(first, first + 3), 3)
     assert rule.rows.start == first - 1

@@ -13,7 +13,7 @@ import fastgemm
 from fastgemm import cpu, dispatch, kernels, registry
 from fastgemm.cpu import _features
 from fastgemm.driver import _plan
-from fastgemm.heuristic import half_narrow, half_tier, packed_b, rules
+from fastgemm.heuristic import half_narrow, half_tier, measured, packed_b, rules
 from fastgemm.heuristic.half_narrow_rules import RULES
 from fastgemm.problem import Config, Problem, Record
 
@@ -315,7 +315,7 @@ def test_every_rule_of_few_columns(name: str, monkeypatch: pytest.MonkeyPatch) -
         if line[0] != name:
             continue
         assert layout in ("nn", "nt")
-        assert way in (*half_narrow.WAYS, half_narrow.NO_WAY)
+        assert way in (*half_narrow.WAYS, measured.NO_WAY)
         n, m, k = (int(side.split("-")[0]) for side in sides)
         page = half_narrow.HALF_PAGE // (row.stored_bytes * row.parts)
         k = -(-k // page) * page if sides[2].endswith("p") else k
@@ -324,8 +324,8 @@ def test_every_rule_of_few_columns(name: str, monkeypatch: pytest.MonkeyPatch) -
         assert config.misfit(problem) is None
         if way:
             ways.add(way)
-            assert half_narrow.computes(config, way), line
-            assert config.isa == ("v3" if way in half_narrow.OF_SHORT_VECTORS else "v4"), line
+            assert measured.computes(config, way), line
+            assert config.isa == ("v3" if way in measured.OF_SHORT_VECTORS else "v4"), line
         rng = np.random.default_rng(m)
         # (So few ones that about half of a bool's outputs are false.)
         few = (0.7 / k) ** 0.5 if name == "bool" else 0.5

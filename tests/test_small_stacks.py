@@ -9,7 +9,7 @@ import pytest
 from oracle import dtype_of, integers
 
 from fastgemm import kernels, registry
-from fastgemm.heuristic import half_narrow, rules, stacks
+from fastgemm.heuristic import measured, rules, stacks
 from fastgemm.heuristic.stacks_rules import RULES
 from fastgemm.plan import Plan
 from fastgemm.problem import Problem, normalised
@@ -60,13 +60,13 @@ def test_every_rule(name: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("FASTGEMM_ISA", tier)
     assert stacks.key(isa) == tier
     for line in lines(name, tier):
-        assert line[5] in (*WAYS[str(line[1].index("-"))], half_narrow.NO_WAY)
+        assert line[5] in (*WAYS[str(line[1].index("-"))], measured.NO_WAY)
         for problem in problems(line):
             way, config = stacks.way(problem, isa), rules.config(problem, isa)
             assert config.misfit(problem) is None
             # (Tile registers go before all of this.)
             tiles = registry.by_matrices(config.family)
-            assert way == "" or tiles or half_narrow.computes(config, way), (line, config)
+            assert way == "" or tiles or measured.computes(config, way), (line, config)
             assert_right(problem, isa)
 
 
@@ -83,8 +83,8 @@ def test_every_rule_of_two_tiers(name: str, monkeypatch: pytest.MonkeyPatch) -> 
             way, config = stacks.way(problem, registry.isa("v4")), rules.config(problem)
             assert config.misfit(problem) is None
             if way and not registry.by_matrices(config.family):
-                assert half_narrow.computes(config, way), (line, config)
-                assert config.isa == ("v3" if way in half_narrow.OF_SHORT_VECTORS else "v4"), line
+                assert measured.computes(config, way), (line, config)
+                assert config.isa == ("v3" if way in measured.OF_SHORT_VECTORS else "v4"), line
             assert_right(problem, None)
 
 

@@ -60,8 +60,7 @@ def test_few_items_leave_no_thread_idle(tier: registry.Isa, name: str) -> None:
         if by_tiles(config):
             continue
         assert config.threads == threads, problem
-        # (gemm's kernels copy B, and would copy that of a product that is cut twice.)
-        assert greatest_share(problem, config) <= (1.25 if config.pack != "none" else 1.15), (problem, config)
+        assert greatest_share(problem, config) <= 1.15, (problem, config)
 
 
 def test_many_even_items_stay_whole() -> None:

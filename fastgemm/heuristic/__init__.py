@@ -18,8 +18,9 @@ l1.py, l1_*.py      what an L1 that is small for vectors of 64 bytes changes (`c
 conversions.py      whether numbers are converted as they are loaded, or packed
 brief.py            few steps of k, whose rows of C are written whole
 half_tier.py        whose kernels serve a CPU that computes its longest vectors in two halves
-half_narrow.py      few columns there, by half_narrow_rules.py, a table that is measured
-stacks.py           tiny products in stacks, by stacks_rules.py, another one
+measured.py         what tables of measured rules have in common:
+half_narrow.py      few columns there, by half_narrow_rules.py,
+stacks.py           tiny products in stacks, by stacks_rules.py
 costs.py            what all rules count with, in cycles
 
 Nothing is imported here: `fastgemm.problem` asks the lowest of these modules, and the highest ask for problems.

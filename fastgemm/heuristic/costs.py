@@ -26,13 +26,13 @@ TEAM_FLOPS = 1_000_000
 # Bytes of a matrix above which a second thread helps to stream it: 256 KiB take 2.9 us with one and 5.5 with two,
 # 1 x 2048 x 512 (4 MiB) 49 and 23.
 TEAM_BYTES = 1 << 19
-# What cutting a stack anywhere costs for each item, in operations: a call of the loops around kernels.  Whole items
+# What cutting a stack anywhere costs for each item, in cycles: a call of the loops around kernels.  Whole items
 # leave threads idle where they do not come out even (Zen 4, two threads, rows shared over whole items, f32, 3, 5, 7, 9,
 # 13 items: 100 x 50 x 71 1.27 - 1.12 1.09 1.06, 64^3 - 1.15 1.10 1.08 1.05, 30 x 300 x 30 1.26 1.16 1.11 1.08 1.05,
 # dots 8 x 200 x 200 nt - 1.16 1.12 1.09 1.06, columns of gemv 1 x 512 x 512 nt 1.32 1.18 1.13 1.09 1.06; f64 in the
-# mean 1.24 1.14 1.10 1.07 1.04; eight threads would leave a quarter of their time with 12
-# items, almost half of it with 9).
-ITEM_FLOPS = 8000
+# mean 1.24 1.14 1.10 1.07 1.04; eight threads would leave a quarter of their time with 12 items, 7/16 with 9).
+ITEM_CYCLES = 125
+PEAK = 64  # operations a cycle of vectors of 64 bytes, f32
 # Operations, and bytes of a matrix, for each thread of a team: a region takes longer to open and to close the more
 # threads it has, by a tenth of a microsecond for each where that has been published, and of a product of 100^3, 20 us
 # for one thread, a 64th is less than that.  (A rule for machines of more than four cores; measured on none.)
@@ -97,7 +97,7 @@ def whole_items(problem: Problem) -> bool:
     """
     most = -(-problem.batch // problem.threads)  # items of a thread
     idle = most * problem.threads / problem.batch - 1
-    return problem.batch >= problem.threads and idle * problem.flops <= ITEM_FLOPS * problem.batch
+    return problem.batch >= problem.threads and idle * problem.flops <= PEAK * ITEM_CYCLES * problem.batch
 
 
 def first_split(problem: Problem, ways: Sequence[tuple[str, int]]) -> tuple[str, int]:

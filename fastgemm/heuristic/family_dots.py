@@ -51,7 +51,7 @@ from math import inf
 from .. import cpu, registry
 from ..allowed import halved_bytes
 from ..problem import MAX_PARTIAL, MAX_TURNED, Config, Problem
-from . import half_narrow, stacks
+from . import half_narrow, measured, stacks
 from .costs import PORTS, TEAM_BYTES, busy, first_split, whole_items
 from .ways import DOT_TURNED, UNTURNED_ROWS, by_dots, exchanges, nearly_far, turns_pieces, written_past
 
@@ -253,7 +253,7 @@ def _takes(problem: Problem, tier: registry.Isa, own: bool) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     way = stacks.way(problem, tier) or half_narrow.way(problem)
     if way:
-        return way in half_narrow.OF_DOTS
+        return way in measured.OF_DOTS
     if problem.layout == "nn" and own and row.group == 1:
         # Narrow rows of C leave most of a vector empty in the blocked loops, if B is turned over once.
         few = (k >= OWN_STEPS and n <= FEW_COLUMNS) or (k >= TURNED_STEPS and n <= TURNED_COLUMNS)

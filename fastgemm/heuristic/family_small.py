@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from .. import cpu, registry
 from ..problem import MAX_SMALL_K, MAX_TURNED, Config, Problem
-from . import brief, conversions, half_narrow, l1, l1_written, stacks, strides
+from . import brief, conversions, half_narrow, l1, l1_written, measured, stacks, strides
 from .costs import (
     LATENCY,
     LOADS,
@@ -307,7 +307,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return False
     way = stacks.way(problem, tier) or half_narrow.way(problem)
     if way:
-        return way in half_narrow.OF_SMALL
+        return way in measured.OF_SMALL
     if m == 1 and problem.batch > 1 and problem.row.converts:
         return _converted_rows(problem, tier, dots)
     if n == 1 or (k > MAX_SMALL_K and not _long(problem, tier)):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from .. import cpu, registry
 from ..problem import PACKED, Problem
-from . import half_narrow, stacks
+from . import half_narrow, measured, stacks
 from .ways import far_bytes
 
 # A vector by rows from memory, if they are so long (176 x 176 (1001) 2.2, 1 x 800 x 8000 2.2, 4608 x 1536 1.6, 100 x
@@ -98,7 +98,7 @@ def halves(problem: Problem, half: registry.Isa) -> bool:
         return False
     way = stacks.way(problem, half) or half_narrow.way(problem)
     if way:
-        return way in half_narrow.OF_SHORT_VECTORS
+        return way in measured.OF_SHORT_VECTORS
     rule = _converted if row.converts else _vector if problem.m == 1 else _matrix
     return rule(problem, half)
 

@@ -19,11 +19,9 @@ from dataclasses import replace
 from .. import cpu, kernels, registry
 from ..problem import MAX_PARTIAL, PACKED, Config, Problem
 from . import (
-    costs,
     family_dots,
     family_small,
     family_strips,
-    half_narrow,
     half_tier,
     l1_blocks,
     l1_columns,
@@ -31,18 +29,28 @@ from . import (
     l1_stacks,
     l1_streams,
     matrices,
+    measured,
     stacks,
 )
 from . import limbs as limbs_rules
 from .blocks import blocks
-from .costs import DEEP, STREAM_B, TEAM_BYTES, TILE_CYCLES, busy, grid_cycles, streams_of, whole_items
+from .costs import (
+    DEEP,
+    ITEM_CYCLES,
+    STREAM_B,
+    TEAM_BYTES,
+    TILE_CYCLES,
+    busy,
+    grid_cycles,
+    members,
+    streams_of,
+    whole_items,
+)
 from .packing import packing
 
 # Cycles: cheap enough to be wrong by a factor of two, which moves a choice only near its border.
 TEAM_CYCLES = 3000       # fork and join of one region, 617 ns at 4.x GHz
 CYCLES_A_BYTE = 0.03     # of memory traffic that computing does not hide: a third of 10 bytes a cycle
-ITEM_CYCLES = 125        # of a product of a stack that threads cut anywhere: the loops around its kernels
-STACK_ROWS = 32
 FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms, of 3 and 4 2.8
 SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjacent rows of A gains
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
@@ -96,8 +104,9 @@ def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True
     tier = isa or kernels.active_isa()
     if tier is None or not registry.supported(problem.row, tier):
         return Config(family="numpy")
-    if problem.threads > costs.members(problem):
-        problem = replace(problem, threads=costs.members(problem))
+    most = members(problem)
+    if most < problem.threads:
+        problem = replace(problem, threads=most)
     half = kernels.half_isa() if isa is None else None
     if half is not None and half_tier.halves(problem, half):
         tier = half
@@ -107,7 +116,7 @@ def config(problem: Problem, isa: registry.Isa | None = None, limbs: bool = True
     by_limbs = limbs_rules.family(problem, tier) if limbs else ""
     if by_limbs:
         return limbs_rules.config(problem, tier, by_limbs)
-    if problem.m == 1 and stacks.way(problem, tier) in half_narrow.OF_GEMV:
+    if problem.m == 1 and stacks.way(problem, tier) in measured.OF_GEMV:
         return _gemv(problem, tier)
     blocked = kernels.family(problem.row, tier)
     dots = blocked != "gemm"
@@ -155,6 +164,9 @@ def _gemv(problem: Problem, tier: registry.Isa) -> Config:
             split, wide = "k", problem.k // GEMV_ROWS
         threads = max(1, min(problem.threads, wide))
     return Config("gemv", tier.name, split=split, threads=threads)
+
+
+STACK_ROWS = 32  # from which threads share rows of a stack, and not columns
 
 
 def _parts(problem: Problem) -> list[tuple[str, int]]:

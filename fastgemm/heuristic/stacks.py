@@ -2,20 +2,18 @@
 
 An item is a few multiply-adds, and what each family does around them decides: the first step of a loop, a mask, lanes
 that are added up, a copy of B.  Which is the fastest depends on the type, the vectors, the way the operands lie, and on
-all of their sides.  The rules are measured, as those of `half_narrow` are: `stacks_rules.RULES` is what
+all of their sides.  The rules are measured (measured.py): `stacks_rules.RULES` is what
 `bench/stacks.py` prints, of each tier by itself, and of both where a CPU computes the longer vectors in two halves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache, lru_cache
 
 from .. import cpu, registry
 from ..allowed import halved_bytes
 from ..problem import Problem
-from .half_narrow import OF_DOTS, SMALL, Rule, parsed
+from .measured import OF_DOTS, SMALL, Forced, Rule, first, parsed
 from .stacks_rules import RULES
 
 # Columns and steps up to which there are rules for single rows by matrices, and sides for other products.
@@ -25,6 +23,8 @@ HALVED = "halved"  # in the rules: two tiers, of which one's ways are the short 
 # have fewer lines under way, may not be (Zen 4, of 28 MB, one thread, over the other rules in the mean: products nt f32
 # 2.1, f64 2.0, c128 1.3, i64 1.3, the least 0.71; single rows by short vectors of gemv's and small's 0.36 to 1.7).
 NEAR_L3, FAR_WAYS = 1 / 4, (*OF_DOTS, SMALL)
+
+forced = Forced()
 
 
 def way(problem: Problem, tier: registry.Isa) -> str:
@@ -40,8 +40,8 @@ def way(problem: Problem, tier: registry.Isa) -> str:
     """
     if problem.batch == 1:
         return ""
-    if _forced is not None:
-        return _forced
+    if forced.way is not None:
+        return forced.way
     m, n, k = problem.m, problem.n, problem.k
     if max(n, k) > (LONGEST if m == 1 else TINY) or m > TINY:
         return ""
@@ -64,32 +64,20 @@ def key(tier: registry.Isa) -> str:
 
 
 def _layout(problem: Problem) -> str:
-    # Of single rows (that with gaps between their numbers have the letter t) B's alone; and a row, and a column, lie
-    # alike whatever their letter says.
-    if problem.m > 1 or problem.layout[0] != "n":
-        return problem.layout if problem.m > 1 else ""
-    return "n" if 1 in (problem.n, problem.k) and problem.layout[1] == "t" else problem.layout[1]
-
-
-@contextmanager
-def forced(way: str) -> Iterator[None]:
-    """Give every stack one way, "" that of the other rules: to measure what ways are worth, in one thread."""
-    global _forced
-    before, _forced = _forced, way
-    try:
-        yield
-    finally:
-        _forced = before
-
-
-_forced: str | None = None
+    # Of single rows B's letter alone: there are no rules for those with gaps between their numbers, whose letter is t;
+    # and a B of one row or column lies alike whatever its letter says.
+    if problem.m > 1:
+        return problem.layout
+    if problem.layout[0] != "n":
+        return ""
+    return "n" if problem.layout[1] == "t" and 1 in (problem.n, problem.k) else problem.layout[1]
 
 
 @lru_cache(maxsize=256)
 def _way(name: str, layout: str, key: str, m: int, n: int, k: int) -> str:
     # (Asked by each family in turn.)
     rules = _rules().get((registry.packing(registry.dtype(name)), f"{layout}-{key}"), ())
-    return next((rule.way for rule in rules if n in rule.columns and m in rule.rows and k in rule.steps), "")
+    return first(rules, n, m, k)
 
 
 @cache
