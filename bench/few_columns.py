@@ -37,7 +37,7 @@ STEPS = {16: 20, 32: 32, 48: 56, 64: 64, 96: 100, 128: 128, 192: 240, 384: 480, 
 COLUMNS = tuple(range(2, 13))
 OTHERS = ""  # the rules beside these
 ALL_WAYS = (OTHERS, *half_narrow.WAYS)
-FLOPS = 2e7  # of a loop: short ones, so that a neighbour's work meets all ways alike
+LOOP = 2e-4  # seconds of a loop: short ones, so that a neighbour's work meets all ways alike
 LEAST_GAIN = 1.0  # that a rule must bring, in sums of logarithms: five percent of twenty products
 # What short vectors must gain besides: twice as many instructions suffer from a neighbour on the core's other thread.
 ALONE = 0.04
@@ -86,7 +86,7 @@ def times_of(row: registry.DType, layout: str, seconds: float, rounds: int) -> n
                 if n > m:
                     # (Their rule is left out then.)
                     found = dict.fromkeys(measured.OF_DOTS, found[OTHERS]) | found
-                times = timed(problem, list(dict.fromkeys(found.values())), seconds, FLOPS)
+                times = timed(problem, list(dict.fromkeys(found.values())), seconds, LOOP)
                 for way, config in found.items():
                     cell = ALL_WAYS.index(way), i, j, s
                     took[cell] = min(took[cell], np.log(times[config]))

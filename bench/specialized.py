@@ -15,10 +15,10 @@ import itertools
 import os
 import statistics
 import tempfile
-import time
 from functools import partial
 
 import numpy as np
+import timing
 from stats import duration, geometric_mean
 
 from fastgemm import kernels, registry, special, special_shapes
@@ -28,13 +28,6 @@ from fastgemm.problem import Problem
 from fastgemm.tune import specialise
 
 SAMPLE_SECONDS = 100e-6
-
-
-def timed(plan: Plan, operands: tuple[np.ndarray, ...], times: int) -> float:
-    """Seconds of one of so many products."""
-    start = time.perf_counter()
-    plan.run(*operands, times)
-    return (time.perf_counter() - start) / times
 
 
 def compare(problem: Problem, names: list[str], rounds: int) -> tuple[float, float]:
@@ -55,11 +48,12 @@ def compare(problem: Problem, names: list[str], rounds: int) -> tuple[float, flo
     for plan in plans:
         if not np.allclose(plan.run(a, b, out), a @ b, rtol=1e-4):
             raise SystemExit(f"wrong answer for {problem}")
-    times = max(10, int(SAMPLE_SECONDS / timed(plans[0], (a, b, out), 1000)))
+    products = [timing.Products(plan, (a, b, out)) for plan in plans]
+    times = products[0].loops(SAMPLE_SECONDS)
     samples: list[list[float]] = [[], []]
     for turn in range(rounds):
         for at in (0, 1) if turn % 2 else (1, 0):
-            samples[at].append(timed(plans[at], (a, b, out), times))
+            samples[at].append(products[at].seconds(times))
     return statistics.median(samples[0]), statistics.median(samples[1])
 
 

@@ -49,13 +49,13 @@ WAYS = {
 }  # fmt: skip
 OPERANDS = 200 << 10  # bytes of a stack's, of as many items as there are in `ITEMS` at most
 ITEMS = 200
-FLOPS = 4e5  # of a loop: a tenth of a millisecond and more
+LOOP = 1e-4  # seconds
 # What a way must gain besides: an item is a few nanoseconds; and twice as many instructions, of short vectors, suffer
 # from a neighbour on the core's other thread.
 ITEM, ALONE = 0.03, 0.04
-# What a rule must bring, in sums of logarithms: five percent of six classes, or of ten of products, and all rules of
+# What a rule must bring, a sum of logarithms: five percent of six classes, or a third of a single one; and all rules of
 # a layout together, in the mean.
-LEAST_GAIN, LEAST_MEAN = {1: 0.3, 2: 0.5}, 1.01
+LEAST_GAIN, LEAST_MEAN = 0.3, 1.005
 
 
 def sides(layout: str) -> tuple[dict[int, tuple[int, ...]], ...]:
@@ -101,7 +101,7 @@ def times_of(row: registry.DType, layout: str, tier: str, seconds: float, rounds
                     took[:, i, r, j] = np.nan
                     continue
                 found = dict(configs(problem, tier, names))
-                times = timed(problem, list(dict.fromkeys(found.values())), seconds, FLOPS)
+                times = timed(problem, list(dict.fromkeys(found.values())), seconds, LOOP)
                 for way, config in found.items():
                     cell = names.index(way), i, r, j
                     took[cell] = min(took[cell], np.log(times[config]))
@@ -116,7 +116,7 @@ def lines(row: registry.DType, layout: str, tier: str, took: np.ndarray) -> Iter
     """Yield the rules as `stacks` holds them, the first that fits counting, with the gain of each."""
     names, classes = ways(tier, layout), sides(layout)
     dearer = [ITEM * (way != OTHERS) + ALONE * (way in WAYS) for way in names]
-    found = boxes.fitted(took, names, dearer, LEAST_GAIN[len(layout)])
+    found = boxes.fitted(took, names, dearer, LEAST_GAIN)
     if np.exp(np.nanmean(took[0] - boxes.chosen(took, names, found))) < LEAST_MEAN:
         found = []
     kind = f"{layout}-{tier}"

@@ -25,6 +25,7 @@ from pathlib import Path
 import cases
 import numpy as np
 import progress
+import timing
 from stats import duration, geometric_mean
 
 from fastgemm import kernels, registry
@@ -58,19 +59,18 @@ def arrays(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return cases.operands(cases.Case(dtype, m, n, k, batch, trans_a, trans_b))
 
 
-def timed(problem: Problem, configs: Sequence[Config], seconds: float, flops: float = 2e8) -> dict[Config, float]:
-    """Return the least seconds of each configuration, a loop of each, of so many operations, in turns."""
+def timed(problem: Problem, configs: Sequence[Config], seconds: float, loop: float = 2e-3) -> dict[Config, float]:
+    """Return the least seconds of each configuration, a loop of each, of so many seconds, in turns."""
     a, b = arrays(problem)
     plans = [Plan(problem, config) for config in configs]
     out = plans[0].run(a, b)
-    times = max(1, int(flops / problem.flops))
+    products = [timing.Products(plan, (a, b, out)) for plan in plans]
+    counts = [product.loops(loop) for product in products]
     best = dict.fromkeys(configs, float("inf"))
     end = time.perf_counter() + seconds
     while True:
-        for config, plan in zip(configs, plans, strict=True):
-            start = time.perf_counter()
-            plan.run(a, b, out, times)
-            best[config] = min(best[config], (time.perf_counter() - start) / times)
+        for config, product, count in zip(configs, products, counts, strict=True):
+            best[config] = min(best[config], product.seconds(count))
         if time.perf_counter() >= end:
             return best
 
