@@ -101,7 +101,7 @@ def calls_of(size: int, dtype: str, xsmm: Any) -> Calls:
     single = Problem(registry.dtype(dtype).name, size, size, size)
     config = rules.config(single)
     plan = Plan(dataclasses.replace(single, batch=REPEATED), config)
-    if own := special.built_in(config.isa, single):
+    if own := special.built_in(config, single):
         plan.specialise(own.capsule, own.at, own.module)
     calls: Calls = {
         "kernel": (plan.run, tuple(repeated)),

@@ -43,6 +43,10 @@ _DEBUG = any(flag.startswith("-g") for flag in os.environ.get("CFLAGS", "").spli
 SYMBOLS = [] if _DEBUG else ["-g0"]
 OPTIMISE = [
     "-O3",
+    # Else where a kernel and its loops begin in a line is decided by the length of those before it, and a change to one
+    # of them is a change to all.
+    "-falign-functions=64",
+    "-falign-loops=32",
     "-ffp-contract=fast",
     # Else gcc 13 and newer, tuned for no CPU in particular, multiply and add one after the other where sums wait for
     # one another, in some loops and not in others: bits then depend on where an operand begins in a line.

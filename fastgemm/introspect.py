@@ -70,7 +70,7 @@ class Explanation:
         if c.special:
             there = "" if special.find(c.special, p) else ": not loaded"
             lines.append(f"a kernel of its own in {special.file(c.special)}{there}")
-        elif c.family != "numpy" and special.built_in(c.isa, p):
+        elif c.family != "numpy" and special.built_in(c, p):
             lines.append("a kernel of its own in this build")
         if self.record is not None:
             lines.append(f"recorded: {self.record.gflops:.1f} GFLOP/s "

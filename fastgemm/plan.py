@@ -50,7 +50,7 @@ class Plan(_plan.Plan):
         if config.family == "numpy" or registry.by_limbs(config.family) or not whole:
             return
         found = special.find(config.special, problem) if config.special else None
-        found = found or special.built_in(config.isa, problem)
+        found = found or special.built_in(config, problem)
         if found:
             self.specialise(found.capsule, found.at, found.module)
 

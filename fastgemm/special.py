@@ -21,6 +21,7 @@ import os
 import stat
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from typing import NamedTuple
 from . import cpu, registry, special_shapes
 from .driver import _plan
 from .locks import lock
-from .problem import Problem
+from .problem import Config, Problem
 
 # Modules of a hundred unrolled shapes have 2 MiB.
 MAX_BYTES = 64 << 20
@@ -193,9 +194,14 @@ def _table(module: ModuleType) -> dict[special_shapes.Special, Entry]:
     return {special_shapes.Special(*shape): Entry(module, module.tables(), at) for at, shape in shapes}
 
 
-def built_in(isa: str, problem: Problem) -> Entry | None:
-    """Return the kernel of this build for products of a shape (`special_shapes.SPECIAL`); None where it has none."""
-    shape, tier = shape_of(problem), registry.isa(isa)
+def built_in(config: Config, problem: Problem) -> Entry | None:
+    """Return the kernel of this build for products of a shape (`special_shapes.SPECIAL`); None where it has none.
+
+    Of the small family's copies of a B whose rows are adjacent it is that of B as it is copied.
+    """
+    if problem.layout[1] == "t" and config.family == "small" and config.pack == "b":
+        problem = replace(problem, layout=problem.layout[0] + "n" + problem.layout[2:])
+    shape, tier = shape_of(problem), registry.isa(config.isa)
     if shape not in special_shapes.SPECIAL or not _keeps_up(shape, problem, tier):
         return None
     made = next(made for made in special_shapes.modules(tier) if shape in made.shapes)

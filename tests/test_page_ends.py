@@ -132,6 +132,29 @@ def test_no_byte_beside_operands(
             assert np.array_equal(out, want), (problem, config)
 
 
+@pytest.mark.parametrize("tier", kernels.runnable(), ids=lambda tier: tier.name)
+@pytest.mark.parametrize("dt", registry.DTYPES, ids=lambda dt: dt.name)
+def test_stacks_that_are_turned(dt: registry.DType, tier: registry.Isa, areas: tuple[Area, Area, Area]) -> None:
+    """Whole vectors are read of B, of several items at a time, but not behind its last one nor before its first."""
+    if not registry.supported(dt, tier) or (dt.group > 1 and dt.narrows):
+        pytest.skip("no plain products of this type here")
+    mr, nr = registry.tiles(dt, tier)[0]
+    config = Config("small", tier.name, mr, nr, pack="b")
+    wide = "c16" if dt.parts == 2 else "f8"
+    for n, k, items, at_end in itertools.product((2, 3, 5, 8), (1, 2, 3, 4, 7, 8), (4, 5, 11), (True, False)):
+        problem = Problem(dt.name, 1, n, k, items, "nt")
+        if config.misfit(problem) is not None:
+            continue
+        kernels.load(tier.name)
+        a = integers((items, 1, k), dt.numpy, 1)
+        b = areas[1].array(items * n, k, dt.numpy, "n", at_end).reshape(items, n, k)
+        b[...] = integers((items, n, k), dt.numpy, 2)
+        for stack in (b.mT, b[::-1].mT, b[:, : n - 1].mT if n > 2 else b.mT):
+            problem = Problem(dt.name, 1, stack.shape[2], k, items, "nt")
+            got = Plan(problem, config).run(a, stack)
+            assert np.array_equal(got, (a.astype(wide) @ stack.astype(wide)).astype(got.dtype)), problem
+
+
 @pytest.mark.parametrize("tier", [tier.name for tier in kernels.runnable()])
 @pytest.mark.parametrize("at_end", [False, True])
 def test_operations_on_rows(tier: str, at_end: bool, areas: Any, on_tier: Callable[[str], registry.Isa]) -> None:

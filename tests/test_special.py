@@ -230,7 +230,7 @@ def test_stacks_that_stream_from_memory_are_left_to_kernels_that_fetch_ahead() -
     (short,) = (shape for shape in special_shapes.SPECIAL if shape[:3] == ("f32", 3, 3))
     for shape, batch, there in ((long, 2, True), (long, 1 << 20, False), (short, 1 << 24, True)):
         problem = problem_of(shape, batch=batch)
-        assert (special.built_in(TIER.name, problem) is not None) == there
+        assert (special.built_in(rules.config(problem, TIER), problem) is not None) == there
 
 
 # ---- records

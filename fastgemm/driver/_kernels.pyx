@@ -63,6 +63,8 @@ def add_kernels(int level, int family, object capsule):
             t.plain = &TABLES[level][0][registry.dtype(registry.DTYPES[d].lane).code]
         if s.whole != NULL:
             t.whole, t.whole_rows, t.turn = s.whole, s.whole_rows, s.turn
+        if s.turn_stack != NULL:
+            t.turn_stack, t.turn_stack_bytes, t.alone = s.turn_stack, s.turn_stack_bytes, s.alone
         for i in range(MAX_BRIEF):
             if s.brief[i] != NULL:
                 t.brief[i] = s.brief[i]

@@ -13,7 +13,7 @@ from fastgemm.driver.abi cimport MAX_NARROW, kernels_t, offset_t, rows_apart, st
 from fastgemm.driver._loops cimport macrokernel
 from fastgemm.driver.past_caches cimport fg_fence_past, write_past
 from fastgemm.driver.structs cimport (
-    FAR_ROW_BYTES, LEAD_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, plan_t,
+    FAR_ROW_BYTES, LEAD_BYTES, LINE, call_t, ceil_div, cut, cut_components, grid_t, lead_of, plan_t, special_takes,
 )
 
 cdef enum:
@@ -32,16 +32,17 @@ cdef enum:
     FAR_STEPS = 16
     FAR_BYTES = 20 << 20
     PANELS_AHEAD = 4
+    LEAST_STACK = 4  # items of which B is turned as `turn_stack_t` does
     # Bytes ahead of which rows of A are fetched that share vectors, a few lines in each step.  (Emerald Rapids, one
     # thread, times none, 4 and 8 KiB ahead: f32 32 of 3136 x 4 x 36 1.5 1.8, 784 x 8 x 72 1.37 1.38, 400000 x 4 x 16
     # 1.55 1.55, 100000 x 8 x 64 1.43 1.44, f64 32 of 3136 x 4 x 36 1.41 1.48; 16 KiB 1.5 1.37 1.47 1.48 1.44; the lines
     # of a pass all at once before it, 4 KiB ahead, 1.08 1.02 1.14 0.98 0.93.)
     FAR_ROWS = 8 << 10
-    # Rows of C, and steps, up to which each row is a vector of its own beside a small L1 although several would fit
-    # one, which they do not fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3
-    # 1.85, 3 x 4 x 4 1.46, 4 x 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to
-    # 1.8, i32 and i64 1.1 to 1.7, c64 1.03 to 1.5; of full vectors and rows of A as long, 2 x 8 x 8 0.91, f64 2 x 4 x 4
-    # 0.83).
+    # Rows of C, and steps, up to which each row is a vector of its own although several would fit one, which they do not
+    # fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3 1.85, 3 x 4 x 4 1.46, 4 x
+    # 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to 1.8, i32 and i64 1.1 to
+    # 1.7, c64 1.03 to 1.5; of full vectors and rows of A as long, 2 x 8 x 8 0.91, f64 2 x 4 x 4 0.83).  Beside another
+    # L1 than such a small one `registry.alone` says of how many steps.
     ROWS_ALONE = 5
     STEPS_ALONE = 32
     # Bytes of an operand of a stack from which its items are fetched: of fewer most of what is fetched lies behind the
@@ -244,16 +245,18 @@ cdef stack_kernel_t kernel_of_rows(const plan_t* plan, const call_t* call, Py_ss
     # The kernel that takes whole products because their rows are short, NULL where there is none.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t n = plan.n * t.part
-    cdef bint square
+    cdef bint square, by_rows
     if n == t.length and plan.k * t.part == n and call.rs_a == n and call.cs_a == t.part and t.whole != NULL \
             and m % t.whole_rows == 0:
         return t.whole
     if n >= MAX_NARROW or 2 * n > t.length:
         return NULL
     square = n & (n - 1) == 0 and plan.k * t.part == n == call.rs_a == call.rs_c and m * n % t.length == 0
-    if plan.lines_ahead and m <= ROWS_ALONE and plan.k <= STEPS_ALONE and not square:
+    by_rows = call.cs_a == t.part or plan.k == 1
+    if m <= ROWS_ALONE and plan.k <= STEPS_ALONE and not square and (plan.lines_ahead or (
+            by_rows and m * plan.k <= t.alone and m == plan.m and plan.rows.larger == 0)):
         return NULL
-    if call.cs_a == t.part or plan.k == 1:
+    if by_rows:
         return t.narrow[n]
     # Whole vectors along M, so there must be rows to fill them.
     return t.narrow_columns[n] if call.rs_a == t.part and m >= t.length else NULL
@@ -282,45 +285,77 @@ cdef void exchanged(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py
                 (<short*>out)[p * n + j] = (<const short*>b)[p * rs + j * cs]
 
 
+cdef void turned_piece(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row0, Py_ssize_t row1,
+                       Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
+    # The same of so many panels as `turned` copies at once: of as many items as fit, so that the kernels loop over them
+    # (Zen 4, nt stacks of 1000, `bench/builds.py` over a copy and a call an item: f32 2^3 1.9, 4^3 3.1, 6^3 4.1, 8^3 2.1,
+    # i32 3.1 4.1 2.0 1.9, c128 9.2 3.8 1.6 1.8, i8 5.3 3.3 2.1 1.8).
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t L = t.length, size = t.ab_bytes if t.converts else t.real_bytes, first, count, i
+    # (What is converted later is copied whole, and the kernels count from B's beginning.)
+    cdef Py_ssize_t vec = 0 if t.converts else vec0, vecs = vec1 - vec
+    cdef Py_ssize_t columns = plan.n * t.part - vec * L if t.converts or vec1 == plan.width else vecs * L
+    cdef Py_ssize_t rs = columns if t.converts else vecs * L
+    cdef bint by_columns = call.rs_b == t.part
+    cdef bint at_once = by_columns and items >= LEAST_STACK and call.cs_b == plan.k * t.part \
+        and plan.k * columns * t.ab_bytes <= t.turn_stack_bytes
+    cdef bint zips = by_columns and t.turn != NULL, special
+    cdef char memory[MAX_TURNED + 2 * LINE]
+    cdef char* space = at_line(memory)
+    cdef call_t part = call[0]
+    cdef const char* b = call.b + vec * L // t.part * call.cs_b * t.ab_bytes
+    cdef char* out
+    # Few columns as short rows: fewer vectors to zip (of 2 x 5 x 59 nt 1.4 to 1.9 times as fast).
+    while zips and vecs == 1 and 2 * columns <= rs and rs > 2:
+        rs //= 2
+    if at_once:
+        rs = columns
+    part.b, part.rs_b, part.cs_b, part.step_b = space - vec * L * size, rs, t.part, plan.k * rs * size
+    special = (plan.special != NULL and row0 == 0 and row1 == plan.m and vec0 == 0 and vec1 == plan.width
+               and special_takes(plan.special, &part))
+    first = 0
+    while first < items:
+        count = min(items - first, MAX_TURNED // part.step_b)
+        out = space
+        if at_once:
+            t.turn_stack(count, plan.k, columns // t.part, b, call.step_b, out)
+            b += count * call.step_b
+        for i in range(0 if at_once else count):
+            if t.converts:
+                exchanged(plan.k, columns, b, call.rs_b, call.cs_b, out, size)
+            elif zips:
+                t.turn(plan.k, columns // t.part, b, call.cs_b, out, rs)
+            else:
+                t.pack_b(plan.k, columns, vecs, b, call.rs_b, call.cs_b, out, NULL, 0)
+            b += call.step_b
+            out += part.step_b
+        if special:
+            plan.special.run(count, part.a, part.step_a, space, part.step_b, part.c, part.step_c)
+        else:
+            small(plan, &part, count, row0, row1, vec0, vec1)
+        part.a += count * call.step_a
+        part.c += count * call.step_c
+        first += count
+
+
 cdef void turned(const plan_t* plan, const call_t* call, Py_ssize_t items,
                  Py_ssize_t row0, Py_ssize_t row1, Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
-    # Products whose B has no adjacent columns: it is copied, item by item and so many panels at a time, into memory
-    # that stays in L1.
+    # Products whose B has no adjacent columns: it is copied, so many panels at a time, into memory that stays in L1.
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t L = t.length, size = t.real_bytes, most, vec, vecs, columns
-    cdef char memory[MAX_TURNED + LINE]
-    cdef char* space = at_line(memory)
-    cdef call_t item = call[0]
-    cdef const char* b = call.b
-    cdef const char* some
-    cdef Py_ssize_t _i
-    if t.converts:
-        most = plan.width
-    else:
-        most = MAX_TURNED // (plan.k * L * size)
-        most = most // plan.nv * plan.nv if most > plan.nv else most
+    cdef Py_ssize_t most = MAX_TURNED // (plan.k * t.length * t.real_bytes), vec, _i
+    cdef call_t item
+    most = plan.width if t.converts else most // plan.nv * plan.nv if most > plan.nv else most
+    if vec1 - vec0 <= most:
+        turned_piece(plan, call, items, row0, row1, vec0, vec1)
+        return
+    item = call[0]
     for _i in range(items):
         vec = vec0
         while vec < vec1:
-            vecs = min(vec1 - vec, most)
-            columns = (vecs - 1) * L + (plan.tail if vec + vecs == plan.width else L)
-            some = b + vec * L // t.part * call.cs_b * t.ab_bytes
-            # The kernels count from B's beginning.
-            item.b, item.rs_b, item.cs_b = space - vec * L * size, vecs * L, t.part
-            if t.converts:
-                item.b, item.rs_b = space, plan.n
-                exchanged(plan.k, plan.n, b, call.rs_b, call.cs_b, space, t.ab_bytes)
-            elif t.turn != NULL and call.rs_b == t.part:
-                # Few columns as short rows: fewer vectors to zip (of 2 x 5 x 59 nt 1.4 to 1.9 times as fast).
-                while vecs == 1 and 2 * columns <= item.rs_b and item.rs_b > 2:
-                    item.rs_b //= 2
-                t.turn(plan.k, columns // t.part, some, call.cs_b, space, item.rs_b)
-            else:
-                t.pack_b(plan.k, columns, vecs, some, call.rs_b, call.cs_b, space, NULL, 0)
-            small(plan, &item, 1, row0, row1, vec, vec + vecs)
-            vec += vecs
-        b += call.step_b
+            turned_piece(plan, &item, 1, row0, row1, vec, min(vec + most, vec1))
+            vec += most
         item.a += call.step_a
+        item.b += call.step_b
         item.c += call.step_c
 
 

@@ -286,6 +286,11 @@ ctypedef void (*stack_kernel_t)(const stack_t* stack) noexcept nogil
 ctypedef void (*turn_t)(
     Py_ssize_t k, Py_ssize_t n, const void* b, Py_ssize_t cs, void* out, Py_ssize_t rs) noexcept nogil
 
+# The same of each matrix of a stack, `step` bytes apart, whose columns lie one after the other: their rows without gaps.
+# (out has room for one more vector.)
+ctypedef void (*turn_stack_t)(
+    Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const void* b, Py_ssize_t step, void* out) noexcept nogil
+
 # A copy of `count` numbers as what is computed with, less the offset where there is one for all.
 ctypedef void (*widen_t)(Py_ssize_t count, const void* x, void* out, const offset_t* offset) noexcept nogil
 
@@ -340,11 +345,14 @@ cdef struct kernels_t:
     stack_kernel_t small[MAX_ROWS + 1][MAX_VECTORS + 1]     # C is a tile of as many rows and vectors
     stack_kernel_t brief[MAX_BRIEF]     # index: steps of k, of which all rows of C are written whole; NULL: not so few
     turn_t turn                 # real types only
+    turn_stack_t turn_stack
+    int turn_stack_bytes        # of a matrix, up to which it is worth it
     # Of a type that is converted to 4 bytes: how, and the kernels of what it becomes; else NULL.
     widen_t widen
     const kernels_t* plain
     stack_kernel_t whole        # rows of A, B and C are one vector, A's adjacent, a multiple of whole_rows of them
     int whole_rows
+    int alone                   # rows by steps, `registry.alone`
     # C's rows are at most half a vector wide and share vectors.  Index: components of a row; NULL: not narrow enough.
     # A by rows (its columns adjacent), and by columns.
     stack_kernel_t narrow[MAX_NARROW]
