@@ -92,7 +92,7 @@ def test_which_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Single rows by matrices of few columns and steps, and tiny products, in stacks that are near."""
     monkeypatch.setenv("FASTGEMM_ISA", "v3")
     isa = registry.isa("v3")
-    rotated, turned = Problem("f64", 1, 3, 3, 100, "nt"), Problem("f64", 3, 3, 3, 100, "nt")
+    rotated, turned = Problem("f64", 1, 3, 16, 100, "nt"), Problem("f32", 3, 2, 3, 100, "nt")
     assert stacks.way(rotated, isa) == "gemv"
     assert stacks.way(turned, isa) == "dots"
     for change in ({"batch": 1}, {"k": 129}, {"n": 129}, {"layout": "tn"}, {"layout": "ng"}, {"batch": 10_000_000}):
