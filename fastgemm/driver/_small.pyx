@@ -38,11 +38,11 @@ cdef enum:
     # 1.55 1.55, 100000 x 8 x 64 1.43 1.44, f64 32 of 3136 x 4 x 36 1.41 1.48; 16 KiB 1.5 1.37 1.47 1.48 1.44; the lines
     # of a pass all at once before it, 4 KiB ahead, 1.08 1.02 1.14 0.98 0.93.)
     FAR_ROWS = 8 << 10
-    # Rows of C, and steps, up to which each row is a vector of its own although several would fit one, which they do not
-    # fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3 1.85, 3 x 4 x 4 1.46, 4 x
-    # 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to 1.8, i32 and i64 1.1 to
-    # 1.7, c64 1.03 to 1.5; of full vectors and rows of A as long, 2 x 8 x 8 0.91, f64 2 x 4 x 4 0.83).  Beside another
-    # L1 than such a small one `registry.alone` says of how many steps.
+    # Rows of C, and steps, up to which each row is a vector of its own although several would fit one, which they do
+    # not fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3 1.85, 3 x 4 x 4
+    # 1.46, 4 x 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to 1.8, i32 and i64
+    # 1.1 to 1.7, c64 1.03 to 1.5; of full vectors and rows of A as long, 2 x 8 x 8 0.91, f64 2 x 4 x 4 0.83).  Beside
+    # another L1 than such a small one `registry.alone` says of how many steps.
     ROWS_ALONE = 5
     STEPS_ALONE = 32
     # Bytes of an operand of a stack from which its items are fetched: of fewer most of what is fetched lies behind the
@@ -288,10 +288,10 @@ cdef void exchanged(Py_ssize_t k, Py_ssize_t n, const char* b, Py_ssize_t rs, Py
 cdef void turned_piece(const plan_t* plan, const call_t* call, Py_ssize_t items, Py_ssize_t row0, Py_ssize_t row1,
                        Py_ssize_t vec0, Py_ssize_t vec1) noexcept nogil:
     # The same of so many panels as `turned` copies at once: of as many items as fit, so that the kernels loop over them
-    # (Zen 4, nt stacks of 1000, `bench/builds.py` over a copy and a call an item: f32 2^3 1.9, 4^3 3.1, 6^3 4.1, 8^3 2.1,
-    # i32 3.1 4.1 2.0 1.9, c128 9.2 3.8 1.6 1.8, i8 5.3 3.3 2.1 1.8).
+    # (Zen 4, nt stacks of 1000, `bench/builds.py` over a copy and a call an item: f32 2^3 1.9, 4^3 3.1, 6^3 4.1, 8^3
+    # 2.1, i32 3.1 4.1 2.0 1.9, c128 9.2 3.8 1.6 1.8, i8 5.3 3.3 2.1 1.8).
     cdef const kernels_t* t = plan.kernels
-    cdef Py_ssize_t L = t.length, size = t.ab_bytes if t.converts else t.real_bytes, first, count, i
+    cdef Py_ssize_t L = t.length, size = t.ab_bytes if t.converts else t.real_bytes, first, count, _i
     # (What is converted later is copied whole, and the kernels count from B's beginning.)
     cdef Py_ssize_t vec = 0 if t.converts else vec0, vecs = vec1 - vec
     cdef Py_ssize_t columns = plan.n * t.part - vec * L if t.converts or vec1 == plan.width else vecs * L
@@ -320,7 +320,7 @@ cdef void turned_piece(const plan_t* plan, const call_t* call, Py_ssize_t items,
         if at_once:
             t.turn_stack(count, plan.k, columns // t.part, b, call.step_b, out)
             b += count * call.step_b
-        for i in range(0 if at_once else count):
+        for _i in range(0 if at_once else count):
             if t.converts:
                 exchanged(plan.k, columns, b, call.rs_b, call.cs_b, out, size)
             elif zips:

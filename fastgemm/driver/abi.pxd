@@ -286,8 +286,8 @@ ctypedef void (*stack_kernel_t)(const stack_t* stack) noexcept nogil
 ctypedef void (*turn_t)(
     Py_ssize_t k, Py_ssize_t n, const void* b, Py_ssize_t cs, void* out, Py_ssize_t rs) noexcept nogil
 
-# The same of each matrix of a stack, `step` bytes apart, whose columns lie one after the other: their rows without gaps.
-# (out has room for one more vector.)
+# The same of each matrix of a stack, `step` bytes apart, whose columns lie one after the other: their rows without
+# gaps.  (out has room for one more vector.)
 ctypedef void (*turn_stack_t)(
     Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const void* b, Py_ssize_t step, void* out) noexcept nogil
 

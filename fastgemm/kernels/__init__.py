@@ -27,6 +27,7 @@ and what these are written in::
     transpose.pxd  squares turned over in registers           rounding.pxd   to bytes, and how near to a tie
     vecmath.pxd    exp, erf and tanh (and segments.py)        amx.pxd        tile registers
     limbs.pxd      float32 cut in three for them              tiles_in_c.pxd tile registers in C, for tests
+    turned_stack.pxd  small matrices of a stack turned over
 """
 
 from __future__ import annotations

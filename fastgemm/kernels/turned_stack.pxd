@@ -7,8 +7,8 @@ that fill no vector are turned several at a time where nothing lies between them
 
 Numbers of 16 bytes, and of 8 without AVX-512, are copied one by one, and everything without SSSE3.
 
-``turn_stack_S``, of numbers of S bytes, takes matrices of up to ``TURN_STACK_S`` bytes, beyond which it is not worth it.
-It stores whole vectors: out has room for one more.
+``turn_stack_S``, of numbers of S bytes, takes matrices of up to ``TURN_STACK_S`` bytes, beyond which it is not worth
+it.  It stores whole vectors: out has room for one more.
 """
 
 cdef extern from *:
@@ -19,6 +19,8 @@ cdef extern from *:
     #if defined(__SSSE3__)
     #include <immintrin.h>
     #endif
+
+    #define FG_STACK_TAKES Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const char *b, Py_ssize_t step, char *out
 
     /* Which `number` of `count` matrices stands at each `place` of their copies. */
     #define FG_STACK_ORDER(DO) do { \\
@@ -46,19 +48,17 @@ cdef extern from *:
 
     typedef unsigned long long fg_stack_16 __attribute__((vector_size(16)));
     #define FG_STACK_ONE_BY_ONE(S, T) \\
-    static inline __attribute__((always_inline)) void fg_turn_rows_##S( \\
-            Py_ssize_t items, Py_ssize_t k, const Py_ssize_t n, const char *b, Py_ssize_t step, char *to) { \\
+    static inline __attribute__((always_inline)) void fg_turn_rows_##S(FG_STACK_TAKES) { \\
         typedef T number __attribute__((aligned(1), may_alias)); \\
-        number *out = (number *)to; \\
+        number *to = (number *)out; \\
         for (; items > 0; items--, b += step) \\
             for (Py_ssize_t p = 0; p < k; p++) { \\
                 _Pragma("GCC unroll 8") \\
-                for (Py_ssize_t j = 0; j < n; j++) *out++ = ((const number *)b)[j * k + p]; \\
+                for (Py_ssize_t j = 0; j < n; j++) *to++ = ((const number *)b)[j * k + p]; \\
             } \\
     } \\
     /* (Loops whose length is not known take twice as long, zen4.) */ \\
-    static inline void fg_turn_copies_##S(Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const char *b, Py_ssize_t step, \\
-                                          char *out) { \\
+    static inline void fg_turn_copies_##S(FG_STACK_TAKES) { \\
         switch (n) { \\
             case 2: fg_turn_rows_##S(items, k, 2, b, step, out); break; \\
             case 3: fg_turn_rows_##S(items, k, 3, b, step, out); break; \\
@@ -86,8 +86,7 @@ cdef extern from *:
     #if FASTGEMM_VECTOR_BYTES == 64 && defined(__AVX512BW__)
     /* Lanes of S bytes; beyond those of two vectors, of two others. */
     #define FG_STACK_LANES(S, T, BITS, MASK) \\
-    static inline __attribute__((always_inline)) void fg_turn_some_lanes_##S( \\
-            const int vectors, Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const char *b, Py_ssize_t step, char *out) { \\
+    static inline __attribute__((always_inline)) void fg_turn_some_lanes_##S(const int vectors, FG_STACK_TAKES) { \\
         enum { N = 64 / S }; \\
         const Py_ssize_t each = k * n * S, count = step == each && each <= 64 ? 64 / each : 1, taken = vectors * 64; \\
         T lanes[4 * N] = {0}; \\
@@ -111,8 +110,7 @@ cdef extern from *:
                 _mm512_storeu_si512(out + 64 * i, w); \\
             }); \\
     } \\
-    static inline void fg_turn_lanes_##S(Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const char *b, Py_ssize_t step, \\
-                                         char *out) { \\
+    static inline void fg_turn_lanes_##S(FG_STACK_TAKES) { \\
         switch ((k * n * S + 63) / 64) { \\
             case 1: fg_turn_some_lanes_##S(1, items, k, n, b, step, out); break; \\
             case 2: fg_turn_some_lanes_##S(2, items, k, n, b, step, out); break; \\
@@ -145,8 +143,7 @@ cdef extern from *:
     /* Up to 8 pieces of 16 bytes.  A byte that lies in another piece gets a place of which the highest bit is set, and
        is 0: the places of a piece are 0x70 to 0x7f, what is added to others saturates. */
     #define FG_STACK_PIECES(S) \\
-    static inline void fg_turn_pieces_##S(Py_ssize_t items, Py_ssize_t k, Py_ssize_t n, const char *b, Py_ssize_t step, \\
-                                          char *out) { \\
+    static inline void fg_turn_pieces_##S(FG_STACK_TAKES) { \\
         const Py_ssize_t each = k * n * S; \\
         const Py_ssize_t count = step == each && each <= FASTGEMM_VECTOR_BYTES ? FASTGEMM_VECTOR_BYTES / each : 1; \\
         const int pieces = (int)(count * each + 15) / 16; \\
