@@ -14,12 +14,12 @@ of 1.019, f64 t-v3 1.076 of 1.079, f64 nn-v3 1.000 of 1.000, f64 nt-v3 1.012 of 
 tt-v3 1.000 of 1.000, f64 n-v4 1.069 of 1.069, f64 t-v4 1.062 of 1.068, f64 nn-v4 1.000 of 1.000, f64 nt-v4 1.044 of
 1.046, f64 tn-v4 1.000 of 1.000, f64 tt-v4 1.000 of 1.000, f64 n-halved 1.082 of 1.092, f64 t-halved 1.195 of 1.204, f64
 nn-halved 1.032 of 1.039, f64 nt-halved 1.066 of 1.075, f64 tn-halved 1.033 of 1.041, f64 tt-halved 1.010 of 1.011, i32
-n-v3 1.042 of 1.042, i32 t-v3 1.081 of 1.085, i32 nn-v3 1.000 of 1.001, i32 nt-v3 1.000 of 1.001, i32 tn-v3 1.000 of
-1.000, i32 tt-v3 1.000 of 1.000, i32 n-v4 1.048 of 1.048, i32 t-v4 1.287 of 1.288, i32 nn-v4 1.000 of 1.000, i32 nt-v4
+n-v3 1.042 of 1.042, i32 t-v3 1.069 of 1.073, i32 nn-v3 1.000 of 1.001, i32 nt-v3 1.000 of 1.001, i32 tn-v3 1.000 of
+1.000, i32 tt-v3 1.000 of 1.000, i32 n-v4 1.048 of 1.048, i32 t-v4 1.291 of 1.292, i32 nn-v4 1.000 of 1.000, i32 nt-v4
 1.000 of 1.000, i32 tn-v4 1.000 of 1.000, i32 tt-v4 1.000 of 1.000, i32 n-halved 1.119 of 1.127, i32 t-halved 1.171 of
 1.177, i32 nn-halved 1.047 of 1.055, i32 nt-halved 1.010 of 1.014, i32 tn-halved 1.046 of 1.057, i32 tt-halved 1.000 of
 1.005, i64 n-v3 1.380 of 1.386, i64 t-v3 1.084 of 1.090, i64 nn-v3 1.000 of 1.000, i64 nt-v3 1.000 of 1.007, i64 tn-v3
-1.000 of 1.000, i64 tt-v3 1.000 of 1.000, i64 n-v4 1.087 of 1.088, i64 t-v4 1.223 of 1.233, i64 nn-v4 1.000 of 1.000,
+1.000 of 1.000, i64 tt-v3 1.000 of 1.000, i64 n-v4 1.074 of 1.075, i64 t-v4 1.223 of 1.233, i64 nn-v4 1.000 of 1.000,
 i64 nt-v4 1.000 of 1.000, i64 tn-v4 1.000 of 1.000, i64 tt-v4 1.000 of 1.000, i64 n-halved 1.076 of 1.077, i64 t-halved
 1.222 of 1.232, i64 nn-halved 1.000 of 1.005, i64 nt-halved 1.000 of 1.001, i64 tn-halved 1.015 of 1.016, i64 tt-halved
 1.000 of 1.000, i16 n-v3 1.117 of 1.117, i16 t-v3 1.143 of 1.144, i16 nn-v3 1.000 of 1.000, i16 nt-v3 1.512 of 1.516,
@@ -41,7 +41,7 @@ nn-v3 1.000 of 1.000, f16 nt-v3 1.000 of 1.000, f16 tn-v3 1.000 of 1.000, f16 tt
 1.149 of 1.153, f16 tn-halved 1.118 of 1.124, f16 tt-halved 1.151 of 1.155, bf16 n-v3 1.047 of 1.050, bf16 t-v3 1.182 of
 1.184, bf16 nn-v3 1.000 of 1.000, bf16 nt-v3 1.000 of 1.000, bf16 tn-v3 1.000 of 1.000, bf16 tt-v3 1.000 of 1.000, bf16
 n-v4 1.061 of 1.061, bf16 t-v4 1.476 of 1.478, bf16 nn-v4 1.000 of 1.000, bf16 nt-v4 1.015 of 1.015, bf16 tn-v4 1.000 of
-1.000, bf16 tt-v4 1.000 of 1.000, bf16 n-halved 1.067 of 1.072, bf16 t-halved 1.500 of 1.511, bf16 nn-halved 1.000 of
+1.000, bf16 tt-v4 1.000 of 1.000, bf16 n-halved 1.069 of 1.073, bf16 t-halved 1.500 of 1.511, bf16 nn-halved 1.000 of
 1.002, bf16 nt-halved 1.015 of 1.015, bf16 tn-halved 1.000 of 1.002, bf16 tt-halved 1.000 of 1.000, i8_i32 n-v3 1.101 of
 1.103, i8_i32 t-v3 1.086 of 1.089, i8_i32 nn-v3 1.033 of 1.034, i8_i32 nt-v3 1.051 of 1.054, i8_i32 tn-v3 1.000 of
 1.000, i8_i32 tt-v3 1.000 of 1.000, i8_i32 n-v4 1.000 of 1.004, i8_i32 t-v4 1.450 of 1.457, i8_i32 nn-v4 1.000 of 1.000,
@@ -191,17 +191,17 @@ i32    n-v3        7-24    1-    65-  small         1.35  1.04   1.6
 i32    n-v3         2-3    1-    25-  gemv          1.34  1.08   1.7
 i32    n-v3         1-1    1-   1-12  small         1.47  1.05   2.1
 i32    n-v3       17-24    1-     1-  gemv          1.31  1.03   1.9
-i32    t-v3         1-2    1-   9-31  gemv          1.11  1.04   1.2
-i32    t-v3         1-3    1-    1-8  small         1.55  1.12   2.4
-i32    t-v3         1-5    1-    32-  gemv          1.14  0.91   1.5
-i32    t-v3         1-6    1-    1-6  small         1.52  1.04   2.2
-i32    t-v3       25-31    1-    65-  small        12.93 12.93  12.9
-i32    t-v3        1-16    1-    1-4  small         1.34  0.92   2.4
+i32    t-v3         4-5    1-    32-  gemv          1.09  1.02   1.2
+i32    t-v3         1-3    1-    1-8  small         1.54  1.11   2.3
+i32    t-v3        7-16    1-    5-5  dots          1.00  1.00   1.0
+i32    t-v3         1-2    1-     6-  gemv          1.19  1.04   1.5
+i32    t-v3        1-16    1-    1-5  small         1.48  0.92   2.4
 i32    n-v4       17-64    1-    65-  small         1.25  1.16   1.3
 i32    n-v4         2-7    1-    33-  gemv          1.32  1.18   1.5
 i32    n-v4         1-1    1-   1-12  small         2.23  1.24   4.1
-i32    t-v4         1-5    1-   1-12  small         2.00  1.04   3.8
-i32    t-v4          1-    1-    1-8  small         1.75  0.99   5.3
+i32    t-v4         1-2    1-    64-  gemv          1.23  1.13   1.3
+i32    t-v4         1-5    1-   1-12  small         1.97  1.06   3.6
+i32    t-v4          1-    1-    1-8  small         1.77  0.96   5.5
 i32    n-halved     2-3    1-   6-24  short-small   1.20  1.09   1.3
 i32    n-halved     1-1    1-  13-24  short-gemv    1.44  1.38   1.5
 i32    n-halved   17-64    1-    65-  small         1.25  1.16   1.3
@@ -240,10 +240,10 @@ i64    t-v3         1-6    1-   9-15  gemv          1.12  1.00   1.4
 i64    t-v3         7-8    1-    5-6  dots          1.00  1.00   1.0
 i64    t-v3          9-    1-    1-4  dots          1.29  1.12   1.5
 i64    t-v3         1-8    1-    1-6  small         1.53  1.12   2.4
+i64    n-v4        9-32    1-    65-  small         1.24  1.14   1.3
 i64    n-v4         2-4    1-    33-  gemv          1.33  1.07   1.6
-i64    n-v4         1-1    1-    1-8  small         1.63  1.08   2.8
-i64    n-v4        9-48    1-    65-  small         2.05  1.22  36.9
-i64    n-v4       33-64    1-   1-64  gemv          1.33  1.11   2.1
+i64    n-v4         1-1    1-    1-8  small         1.57  1.05   2.5
+i64    n-v4       33-64    1-   1-64  gemv          1.34  1.10   2.1
 i64    t-v4          6-    1-  25-31  others        1.00  1.00   1.0
 i64    t-v4         33-    1-    3-4  dots          1.38  1.36   1.4
 i64    t-v4         1-8    1-    1-7  small         1.72  1.07   3.5
@@ -423,9 +423,9 @@ bf16   t-v4          1-    1-    5-7  small         1.34  1.12   1.5
 bf16   t-v4         17-    1-     8-  dots          1.26  0.99   1.7
 bf16   t-v4        1-24    1-   5-16  small         2.20  1.03   3.4
 bf16   nt-v4         7-    5-     8-  small         1.88  1.00   3.4
-bf16   n-halved     8-8    1-   6-64  short-small   1.19  1.08   1.3
-bf16   n-halved     65-    1-   1-16  small         1.34  1.26   1.5
-bf16   n-halved     17-    1-    17-  small         1.38  1.00   1.9
+bf16   n-halved     8-8    1-   6-64  short-small   1.19  1.09   1.3
+bf16   n-halved     65-    1-     1-  small         1.28  1.14   1.5
+bf16   n-halved     17-    1-    17-  small         1.43  1.00   1.9
 bf16   t-halved   16-32    1-   9-15  others        1.00  1.00   1.0
 bf16   t-halved   25-48    1-    8-8  short-gemv    1.20  1.20   1.2
 bf16   t-halved    5-24    1-  32-48  short-gemv    1.11  1.07   1.2
@@ -471,7 +471,7 @@ i8_i32 t-halved     1-5    1-   5-31  small         3.30  1.57   6.0
 i8_i32 t-halved     33-    1-     9-  dots          1.15  1.00   1.3
 i8_i32 t-halved      1-    1-    5-8  small         2.57  0.95   6.7
 i8_i32 t-halved    1-24    1-   5-16  small         1.97  0.93   3.4
-i8_i32 nt-halved     7-    7-     8-  small         1.63  1.00   2.1
+i8_i32 nt-halved     7-    7-     8-  small         1.64  1.00   2.1
 c64    n-v3       17-24    1-  17-32  small         1.00  1.00   1.0
 c64    n-v3       33-64    1-   1-64  gemv          1.53  1.02   4.1
 c64    n-v3         3-4    1-  33-64  gemv          1.17  1.06   1.3
