@@ -33,6 +33,10 @@ cdef enum:
     FAR_BYTES = 20 << 20
     PANELS_AHEAD = 4
     LEAST_STACK = 4  # items of which B is turned as `turn_stack_t` does
+    # Of copies of B that are multiplied together: so few that B, A and C come from memory side by side.  (Zen 4, one
+    # thread, 28 MB of nt, ns an item, groups of 32, 8, 2 KiB: f32 8^3 41 25 25, f64 3 x 8 x 6 48 22 25, c128 4^3 42 20
+    # 19; of 100 KB 18.6 17.8 19.6, 19.6 19.4 22.5, 15.0 15.4 16.6.)
+    GROUP_BYTES = 8 << 10
     # Bytes ahead of which rows of A are fetched that share vectors, a few lines in each step.  (Emerald Rapids, one
     # thread, times none, 4 and 8 KiB ahead: f32 32 of 3136 x 4 x 36 1.5 1.8, 784 x 8 x 72 1.37 1.38, 400000 x 4 x 16
     # 1.55 1.55, 100000 x 8 x 64 1.43 1.44, f64 32 of 3136 x 4 x 36 1.41 1.48; 16 KiB 1.5 1.37 1.47 1.48 1.44; the lines
@@ -315,7 +319,7 @@ cdef void turned_piece(const plan_t* plan, const call_t* call, Py_ssize_t items,
                and special_takes(plan.special, &part))
     first = 0
     while first < items:
-        count = min(items - first, MAX_TURNED // part.step_b)
+        count = min(items - first, max(1, GROUP_BYTES // part.step_b))
         out = space
         if at_once:
             t.turn_stack(count, plan.k, columns // t.part, b, call.step_b, out)

@@ -21,7 +21,8 @@ LONGEST, TINY = 128, 8
 HALVED = "halved"  # in the rules: two tiers, of which one's ways are the short ones
 # The part of L3 that the operands fill at most; from beyond, two of the ways are still worth it, and the others, which
 # have fewer lines under way, may not be (Zen 4, of 28 MB, one thread, over the other rules in the mean: products nt f32
-# 2.1, f64 2.0, c128 1.3, i64 1.3, the least 0.71; single rows by short vectors of gemv's and small's 0.36 to 1.7).
+# 1.54, f64 1.15, tn 1.19 1.16, single rows t f32 1.40, f64 1.37, n 1.57 1.48, the least 0.79; single rows by short
+# vectors of gemv's and small's 0.36 to 1.7).
 NEAR_L3, FAR_WAYS = 1 / 4, (*OF_DOTS, SMALL)
 
 forced = Forced()
