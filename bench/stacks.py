@@ -1,6 +1,6 @@
 """Which family computes stacks of tiny products?
 
-    python bench/stacks.py                                       # every type, AVX2, AVX-512, and both: twenty minutes
+    python bench/stacks.py                                       # every type, AVX2, AVX-512, and both: ten minutes
     python bench/stacks.py --dtype float64 int32 --tier v3 --layout nn nt
     python bench/stacks.py --dtype float64 --times stacks.json   # keeps the times; again, it reads them from there
 

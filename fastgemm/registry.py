@@ -566,20 +566,6 @@ def whole_rows(dt: DType, tier: Isa) -> int:
     return tier.registers // 4 // dt.parts
 
 
-def alone(dt: DType, tier: Isa) -> int:
-    """Rows of A by steps up to which the small family's rows of C are vectors of their own, though more would fit one.
-
-    What moves them into one vector and out of it takes longer than the vectors that it saves: of few steps, and where a
-    multiply-add is one instruction or a vector holds several rows.  (Zen 4, stacks of 1000, `bench/builds.py` over rows
-    that share vectors, f32 3 x 4 x 3 1.58, 4 x 3 x 4 1.41, 2 x 3 x 3 2.4, 3 x 3 x 6 1.71, 1 x 3 x 4 2.05; i32 3^3 1.75,
-    3 x 3 x 6 1.61, 1 x 3 x 16 1.48; i64 3^3 1.53, 4 x 3 x 4 1.4; c64 2 x 3 x 3 1.34, 1 x 2 x 3 2.0.)
-    """
-    costly = dt.parts == 2 or (dt.real_bytes == 8 and dt.exact)
-    if tier.vector_bytes == 64:
-        return 48
-    return 12 if costly and lanes(dt, tier) <= 4 else 24
-
-
 def dot_columns(dt: DType, tier: Isa, rows: int) -> int:
     """Columns of B that the dots family's kernel for some rows of A takes at a time.
 

@@ -431,6 +431,22 @@ class TestLibraries:
         assert "vs numpy" in capsys.readouterr().out
 
 
+def test_an_interrupted_product_is_no_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of 50 ns in calls of 12 us, of which the first that computes anything is held up by a millisecond."""
+    clock, calls = [0.0], []
+
+    class Slow:
+        def run(self, times: int) -> None:
+            calls.append(times)
+            clock[0] += 12e-6 + 50e-9 * times + (1e-3 if calls.count(1) == 1 and times == 1 else 0)
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    products = timing.Products(Slow(), ())
+    count = products.loops(1e-4)
+    assert 1000 < count <= 2001
+    assert products.seconds(count) == pytest.approx(50e-9)
+
+
 def test_rules_are_fitted_to_times() -> None:
     """The boxes that gain, the one in another first; a way that computes nothing is none; lines are read again."""
     ways = ("", *half_narrow.WAYS)

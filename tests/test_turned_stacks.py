@@ -66,6 +66,7 @@ def test_stacks(dt: registry.DType, tier: registry.Isa) -> None:
 def test_kernels_of_shapes(tier: registry.Isa) -> None:
     """Those of this build take the copies: the bits are theirs."""
     kernels.load(tier.name)
+    done = 0
     for shape in special_shapes.SPECIAL:
         if shape.n * shape.k * registry.dtype(shape.dtype).real_bytes > 256:
             continue
@@ -79,3 +80,5 @@ def test_kernels_of_shapes(tier: registry.Isa) -> None:
         plans = Plan(turned, config), Plan(plain, Config("small", tier.name, config.mr, config.nr, pack="none"))
         assert [plan.facts["special"] for plan in plans] == [True, True]
         assert np.array_equal(plans[0].run(a, b.mT), plans[1].run(a, np.ascontiguousarray(b.mT)))
+        done += 1
+    assert done

@@ -34,8 +34,8 @@ cdef enum:
     PANELS_AHEAD = 4
     LEAST_STACK = 4  # items of which B is turned as `turn_stack_t` does
     # Of copies of B that are multiplied together: so few that B, A and C come from memory side by side.  (Zen 4, one
-    # thread, 28 MB of nt, ns an item, groups of 32, 8, 2 KiB: f32 8^3 41 25 25, f64 3 x 8 x 6 48 22 25, c128 4^3 42 20
-    # 19; of 100 KB 18.6 17.8 19.6, 19.6 19.4 22.5, 15.0 15.4 16.6.)
+    # thread, `bench/builds.py` over groups of 32 KiB, bench/shapes/far_stacks.csv: f32 8^3 nt 1.5, 4^3 1.7, f64 1.9
+    # 1.8, c128 1.3 1.8.)
     GROUP_BYTES = 8 << 10
     # Bytes ahead of which rows of A are fetched that share vectors, a few lines in each step.  (Emerald Rapids, one
     # thread, times none, 4 and 8 KiB ahead: f32 32 of 3136 x 4 x 36 1.5 1.8, 784 x 8 x 72 1.37 1.38, 400000 x 4 x 16
@@ -46,7 +46,7 @@ cdef enum:
     # not fill (Skylake-SP, stacks of 5000, times rows that share vectors, f32 1 x 3 x 3, 2 x 3 x 3 1.85, 3 x 4 x 4
     # 1.46, 4 x 3 x 3 1.35, 5 x 4 x 4 1.2, 8 x 3 x 3 1.04, 1 x 3 x 10 1.62, 2 x 3 x 20 1.27, f64 1.3 to 1.8, i32 and i64
     # 1.1 to 1.7, c64 1.03 to 1.5; of full vectors and rows of A as long, 2 x 8 x 8 0.91, f64 2 x 4 x 4 0.83).  Beside
-    # another L1 than such a small one `registry.alone` says of how many steps.
+    # another L1 than such a small one the kernels' table says of how many steps (`alone`).
     ROWS_ALONE = 5
     STEPS_ALONE = 32
     # Bytes of an operand of a stack from which its items are fetched: of fewer most of what is fetched lies behind the

@@ -352,7 +352,7 @@ cdef struct kernels_t:
     const kernels_t* plain
     stack_kernel_t whole        # rows of A, B and C are one vector, A's adjacent, a multiple of whole_rows of them
     int whole_rows
-    int alone                   # rows by steps, `registry.alone`
+    int alone                   # rows by steps up to which they are better off in vectors of their own
     # C's rows are at most half a vector wide and share vectors.  Index: components of a row; NULL: not narrow enough.
     # A by rows (its columns adjacent), and by columns.
     stack_kernel_t narrow[MAX_NARROW]

@@ -350,16 +350,12 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         if dots:
             return tall and k <= limits.brief
         return k <= limits.short or (tall and k <= SHORT) or (m <= limits.flat.get(tier.registers, 0) and n > SMALL)
-    if problem.layout[1] != "n" and max(m, n, k) <= SMALL:
-        return True
-    if shares_vectors(problem, tier):
+    # (Single ones too: the loops around a tile of gemm take 10 ns.  Zen 4, through Python, `bench/builds.py` over gemm,
+    # f32 64 x 8 x 8 1.35, 8 x 16 x 16 1.14, 27 x 12 x 8 1.10, 16 x 16 x 40 1.09, f64 64 x 8 x 8 1.23, i32 27 x 12 x 8
+    # 1.14, c64 64 x 8 x 8 1.11; 40^3 and 64^3 1.0.)
+    if max(m, n, k) <= SMALL or shares_vectors(problem, tier):
         return True
     if m > 1 and _short(problem, tier):
-        return True
-    # (Single ones too: the loops around a tile of gemm take 10 ns.  Zen 4, times gemm's, m of 2 to 64, best tiles: f32
-    # by 16 columns and 8, 16, 40, 64 steps 1.3 1.2 1.1 1.1, AVX2 by 8 1.4 1.2 1.1 1.1, f64, i32, c64 1.05 to 1.2; of 64
-    # x 64 x 64 1.0.)
-    if max(m, n, k) <= SMALL:
         return True
     if problem.batch > 1:
         return False

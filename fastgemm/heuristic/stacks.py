@@ -20,9 +20,9 @@ from .stacks_rules import RULES
 LONGEST, TINY = 128, 8
 HALVED = "halved"  # in the rules: two tiers, of which one's ways are the short ones
 # The part of L3 that the operands fill at most; from beyond, two of the ways are still worth it, and the others, which
-# have fewer lines under way, may not be (Zen 4, of 28 MB, one thread, over the other rules in the mean: products nt f32
-# 1.54, f64 1.15, tn 1.19 1.16, single rows t f32 1.40, f64 1.37, n 1.57 1.48, the least 0.79; single rows by short
-# vectors of gemv's and small's 0.36 to 1.7).
+# have fewer lines under way, may not be (single rows by short vectors of gemv's and small's 0.36 to 1.7 of the other
+# rules).  So the best of all over these is, in the mean of 12 stacks of 28 MB, nt, f32 1.07, f64 1.04 (Zen 4, one
+# thread, `bench/sweep.py --layout nt`, sizes as in bench/shapes/far_stacks.csv).
 NEAR_L3, FAR_WAYS = 1 / 4, (*OF_DOTS, SMALL)
 
 forced = Forced()
