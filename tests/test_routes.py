@@ -56,6 +56,10 @@ RULES = [
     (Problem("f32", 8, 300, 300), "small", "n"),
     (Problem("f32", 8, 800, 800, threads=2), "small", "n"),  # shares of rows would read B twice
     (Problem("f32", 12, 300, 300), "small", "n"),
+    (Problem("f32", 2, 56, 265, batch=5), "small", "n"),  # a panel of rows, however many steps
+    (Problem("f32", 8, 16, 512, batch=100, threads=2), "small", "batch"),
+    (Problem("f32", 8, 16, 513, batch=100), "gemm", "n"),
+    (Problem("f32", 8, 16, 512, batch=1000), "gemm", "n"),  # from memory
     (Problem("f16", 24, 512, 512), "small", "n"),  # converted where it is used
     (Problem("f32", 200, 300, 300), "gemm", "n"),
     (Problem("f32", 300, 300, 100), "small", "n"),  # few steps of k, C in a cache

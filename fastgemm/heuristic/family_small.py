@@ -182,6 +182,12 @@ PAGED_STEPS = 4
 # 1.03, 400 of 100 x 40 - - 1.1; f64 1.0 to 1.9, but of 28 MB 0.8 to 1.1; AVX2 1.2 to 2.2; one vector of columns, 32
 # steps, 1.04 to 1.1).
 STACK_STEPS, STACK_L3 = 16, 5 / 8
+# And so many, of one panel of rows by a B in L1 or L2, whose loops are short whatever k (times gemm's, Zen 4, one
+# thread, stacks of 6 MB, 65, 130, 300, 500 steps: f32 2 x 16 1.9 1.4 1.2 1.1, 4 x 16 1.5 1.3 1.1 1.1, 8 x 16 1.3 1.2
+# 1.2 1.2, 2, 4, 8 x 64 1.1 to 1.2, 1.0 to 1.1, 1.0, 2 x 200 - 1.3 1.2 1.2; f64 2, 4, 8 x 16 - 1.2 1.2 1.1, 2, 4 x 100
+# 1.2 1.1; i32 1.0 to 1.8, c64 1.0 to 1.15; AVX2 by 8 columns 2.0 to 1.1; single ones by up to 64 columns 1.0 to 1.16;
+# but stacks of 40 MB 0.7 to 1.8, 12 and 24 rows 0.93 to 1.2).
+FLAT_STEPS = 512
 PIECE_CYCLES = 3  # of a row of C, for each tile that it is written in (494 x 64 x 8, 6x64 times 14x32 1.25)
 LINE_STEPS = 16  # of k that a line of A has
 # Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
@@ -424,6 +430,9 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     if _beaten(problem, tier):
         return False
     if turns_pieces(problem, tier):
+        return True
+    wide = 2 * problem.n > registry.lanes(problem.row, tier) and problem.layout[1] == "n"
+    if near and wide and problem.m <= FLAT and problem.k <= FLAT_STEPS and bytes_b <= caches.l2 // 2:
         return True
     paged = row_b % 4096 == 0 and (problem.k > PAGED_STEPS or problem.m * row_b > caches.l2)
     stacked = problem.batch > 1 and problem.k * problem.row.parts <= STACK_STEPS and not paged
