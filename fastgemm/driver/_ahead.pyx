@@ -131,6 +131,7 @@ cdef int look_ahead(plan_t* plan, problem, tier) except -1:
     # and f64 by 9 x 9 x 9 1.11 1.13, 12 x 12 x 12 1.0 1.05, 16 x 16 x 16 1.06 1.0, 60000 of 8 x 8 x 8 1.03 1.5, i32
     # 1.04 in the mean of 16 stacks, AVX2 1.01 1.02; of 112 stacks none below 0.98 in both the best and the median.)
     plan.items_ahead = not cpu.narrow_units()
+    plan.far_stack = problem.batch > 1 and 4 * problem.streamed > cpu.caches().l3
     plan.far_copies = plan.pack_b and cpu.halves(tier) and copies_ahead(problem)
     if plan.ready:
         _panels_ahead(plan, tier)

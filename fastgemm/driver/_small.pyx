@@ -37,6 +37,12 @@ cdef enum:
     # thread, `bench/builds.py` over groups of 32 KiB, bench/shapes/far_stacks.csv: f32 8^3 nt 1.5, 4^3 1.7, f64 1.9
     # 1.8, c128 1.3 1.8.)
     GROUP_BYTES = 8 << 10
+    # Of items whose tiles are computed shape by shape, near and from L3 or memory.  (Zen 4, one thread, stacks of 300
+    # to 1000, `bench/builds.py` over item by item, AVX2 f32 5 x 24 x 1 2.6, x 8 1.5, 7 x 40 x 8 1.4, 13^3 1.14, f64 5 x
+    # 24 x 1 1.9, 9 x 24 x 8 1.2, AVX-512 f32 11 x 17 x 20 1.10, f64 10^3 1.13; 8 KiB 1.06 and 1.12 for 11 x 17 x 20,
+    # 13^3; of 28 to 35 MB, 16, 8 and 4 KiB, f32 17^3 0.65 0.72 1.0, 13^3 0.85 1.04 1.08, 5 x 24 x 8 1.13 1.24 1.16.)
+    TILED_BYTES = 16 << 10
+    FAR_TILED_BYTES = 4 << 10
     # Bytes ahead of which rows of A are fetched that share vectors, a few lines in each step.  (Emerald Rapids, one
     # thread, times none, 4 and 8 KiB ahead: f32 32 of 3136 x 4 x 36 1.5 1.8, 784 x 8 x 72 1.37 1.38, 400000 x 4 x 16
     # 1.55 1.55, 100000 x 8 x 64 1.43 1.44, f64 32 of 3136 x 4 x 36 1.41 1.48; 16 KiB 1.5 1.37 1.47 1.48 1.44; the lines
@@ -102,23 +108,26 @@ cdef void rows_of_tiles(const plan_t* plan, stack_t* s, const grid_t* rows, Py_s
 
 
 cdef void tiles(const plan_t* plan, const stack_t* s, const grid_t* rows, const grid_t* vecs, int tail) noexcept nogil:
-    # The products of a stack one by one: their tiles have several shapes.
-    cdef Py_ssize_t L = plan.kernels.length, jr, nv, item
-    cdef stack_t one
-    for item in range(s.count):
-        one = s[0]
-        one.count = 1
-        one.a += item * s.step_a
-        one.b += item * s.step_b
-        one.c += item * s.step_c
+    # Products whose tiles have several shapes: a tile of as many as stay in L1, then the next.
+    cdef Py_ssize_t L = plan.kernels.length, jr, nv, item = 0
+    cdef Py_ssize_t bytes = s.k * (s.m * plan.kernels.part + s.n) * s.size_ab + s.m * s.n * s.size_c
+    cdef Py_ssize_t group = max(1, (FAR_TILED_BYTES if plan.far_stack else TILED_BYTES) // max(1, bytes))
+    cdef stack_t some
+    while item < s.count:
+        some = s[0]
+        some.count = min(group, s.count - item)
+        some.a += item * s.step_a
+        some.b += item * s.step_b
+        some.c += item * s.step_c
         for jr in range(vecs.panels):
             nv = vecs.size + (1 if jr < vecs.larger else 0)
-            one.tail = tail if jr + 1 == vecs.panels else <int>L
-            rows_of_tiles(plan, &one, rows, nv)
-            one.touch_a = one.touch_b = one.touch_c = 0
-            one.b += nv * L * s.size_ab
-            one.c += nv * L * s.size_c
-            one.column += nv * L
+            some.tail = tail if jr + 1 == vecs.panels else <int>L
+            rows_of_tiles(plan, &some, rows, nv)
+            some.touch_a = some.touch_b = some.touch_c = 0
+            some.b += nv * L * s.size_ab
+            some.c += nv * L * s.size_c
+            some.column += nv * L
+        item += group
 
 
 cdef void wide(const plan_t* plan, stack_t* s, Py_ssize_t mr, const grid_t* vecs, int tail) noexcept nogil:

@@ -98,6 +98,7 @@ cdef struct plan_t:
     bint lower                  # gemm: half of a copied B's last vector is multiplied, where no more of it is live
     bint soon_c                 # small: tiles fetch C of the next panel of rows
     bint items_ahead            # small: items of a stack fetch those that come some way behind them
+    bint far_stack              # small: items come from L3 or from memory
     bint brief                  # small: so few steps that rows of C are written whole, if enough begin alike in lines
     bint past_caches            # small: it is written past the caches
     bint far[2]                 # whether B comes from memory, beside few rows: one, all of a stack's
