@@ -14,7 +14,7 @@ from fastgemm.plan import Plan
 from fastgemm.problem import Problem
 
 ISA = kernels.active_isa()
-CASES = sorted(conversions.CONVERTING)
+CASES = sorted({(name, layout) for name, layout, *_ in conversions.CONVERTING})
 SHAPES = list(itertools.product((2, 5, 16, 33), (2, 3, 8, 17), (1, 2, 7, 40)))
 
 
@@ -49,7 +49,7 @@ def test_many_rows_are_packed(name: str, layout: str, tier: str) -> None:
     isa = registry.isa(tier)
     assert conversions.converts_for_less(Problem(name, 3, 2, 1, 2, layout), isa)
     assert not conversions.converts_for_less(Problem(name, 500, 500, 500, layout=layout), isa)
-    assert not conversions.converts_for_less(Problem(name, 3, 2, 1), isa), "one product by rows has rules of its own"
+    assert conversions.converts_for_less(Problem("bf16", 3, 2, 1), isa) is None, "has rules of its own"
 
 
 def test_results_of_another_type_are_converted_alike() -> None:

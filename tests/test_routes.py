@@ -250,8 +250,8 @@ def test_few_rows_with_few_registers() -> None:
         found = rules.config(Problem(name, m, n, k), registry.isa("v3"))
         assert (found.family, min(found.nc, n)) == ("gemv", columns), (name, m, n, k, found)
     # Halves are converted where they are used for so many rows.
-    for name, m, tier, family in [("f16", 32, "v3", "small"), ("f16", 33, "v3", "gemm"), ("bf16", 32, "v3", "small"),
-                                  ("f16", 96, "v4", "small"), ("bf16", 33, "v3", "gemm")]:  # fmt: skip
+    for name, m, tier, family in [("f16", 12, "v3", "small"), ("f16", 33, "v3", "gemm"), ("bf16", 32, "v3", "small"),
+                                  ("f16", 24, "v4", "small"), ("f16", 64, "v4", "gemm"), ("bf16", 33, "v3", "gemm")]:
         assert rules.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
 
 

@@ -5,6 +5,7 @@ Sums that are fitted to order the two ways, not to tell time.
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from .. import registry
@@ -15,45 +16,53 @@ class Converting(NamedTuple):
     """What small's kernels pay, which convert operands as they load them, over what gemm's pay, which pack them.
 
     For each vector of C and step, each vector of C, each number of A and each of B, in percent of what gemm's pay
-    before they begin.
+    before they begin; and up to how many steps that was measured, where more are another matter.
     """
 
     step: float
     vector: float
     number_a: float
     number_b: float
+    steps: float = inf
 
 
-# By type, and the layouts that small's kernels were not given before.  (Zen 4, AVX-512 and AVX2, one thread, fitted to
-# 840 to 900 products of each, 2 to 500 rows, 2 to 200 columns, 1 to 256 steps: what the rules chose took so many times
-# the better of both in the mean, AVX-512, AVX2, and takes then: i8 nt 1.88 1.89, 1.00 1.00, tn 1.03 1.09, 1.00 1.00, tt
-# 1.98 1.99, 1.00 1.00; bool 2.18 1.75, 1.00 1.00, tn 1.09 1.06, 1.00 1.00, tt 2.46 1.90, 1.00 1.00; f16 nt 1.55 1.64,
-# 1.00 1.00, tt 1.49 1.69, 1.02 1.01, but tn 1.00 1.03, 1.01 1.00; bf16 nt 1.17 1.21, 1.02 1.03, tn 1.11 1.06, 1.02
-# 1.06, tt 1.31 1.41, 1.02 1.10; i8_i32 nt 1.27 1.28, 1.02 1.04, tn 1.13 1.26, 1.05 1.12, tt 1.48 1.41, 1.02 1.06.)
-# And stacks by rows, one product having rules of its own (1.45 1.47, 1.01 1.01, bool 1.44 1.31, 1.02 1.02, f16 1.20
-# 1.29, 1.05 1.00).  What it gained: `bench/builds.py`, bench/shapes/converted.csv.
-CONVERTING = {
-    ("i8", "nn"): Converting(0.5, -6.6, 0, 0), ("bool", "nn"): Converting(0.2, -4.6, 0, 0),
-    ("f16", "nn"): Converting(0.12, -4.2, 0, 0),
+STEPS = 256
+# By type and layout; where vectors of 16 and of 32 registers are unlike, by those.  A type and layout that is missing
+# here has rules of its own.  (Zen 4, AVX-512 and AVX2, one thread, fitted to 840 to 900 products of each, 2 to 500
+# rows, 2 to 200 columns, 1 to 256 steps: what the rules chose took so many times the better of both in the mean,
+# AVX-512, AVX2, and takes then: i8 nt 1.88 1.89, 1.00 1.00, tn 1.03 1.09, 1.00 1.00, tt 1.98 1.99, 1.00 1.00; bool 2.18
+# 1.75, 1.00 1.00, tn 1.09 1.06, 1.00 1.00, tt 2.46 1.90, 1.00 1.00; bf16 nt 1.17 1.21, 1.02 1.03, tn 1.11 1.06, 1.02
+# 1.06, tt 1.31 1.41, 1.02 1.10; i8_i32 nt 1.27 1.28, 1.02 1.04, tn 1.13 1.26, 1.05 1.12, tt 1.48 1.41, 1.02 1.06.  What
+# it gained: `bench/builds.py`, bench/shapes/converted.csv.)
+# f16 and nn of i8 and bool were fitted again, to 500 to 700 single products and as many in stacks, up to 500 x 400 x
+# 400, and 120 single ones of 2e6 to 5e7 multiply-adds.  (The same way, single, stacks, large ones, AVX-512 and AVX2:
+# f16 nn 1.01 1.02 1.02, 1.01 1.01 1.01 -> 1.01 1.01 1.01, 1.00 1.00 1.00, tn 1.03 1.16 1.03, 1.13 1.35 1.08 -> 1.01
+# 1.02 1.02, 1.00 1.00 1.00, nt 1.02 1.05 1.00, 1.02 1.03 1.00 -> 1.01 1.04 1.00, 1.01 1.02 1.00, tt 1.05 1.08 1.01,
+# 1.10 1.10 1.05 -> 1.01 1.02 1.00, 1.00 1.00 1.00; i8 nn 1.03 1.02 1.01, 1.03 1.02 1.01 -> 1.00; bool nn 1.03 1.01
+# 1.01, 1.03 1.00 1.00 -> 1.01 1.01 1.00, 1.02 1.01 1.00.)
+CONVERTING: dict[tuple[str, ...] | tuple[str, str, int], Converting] = {
+    ("i8", "nn"): Converting(0.158, -3.5, 0.03, -0.055), ("bool", "nn"): Converting(0.025, -0.4, 0, -0.007),
     ("i8", "nt"): Converting(0.48, -7.8, 0, 0.01), ("i8", "tn"): Converting(0.1, -2.7, -0.49, -0.04),
     ("i8", "tt"): Converting(0.06, -1.4, -0.27, -0.01), ("bool", "nt"): Converting(0.32, -5.7, 0, -0.16),
     ("bool", "tn"): Converting(0.04, -0.5, -0.15, -0.01), ("bool", "tt"): Converting(0.04, -0.5, -0.15, -0.01),
-    ("f16", "nt"): Converting(0.44, -7.7, -0.2, 0.45), ("f16", "tt"): Converting(0.1, -2, -0.3, 0.28),
-    ("bf16", "nt"): Converting(0.2, 0, 0, 0.6), ("bf16", "tn"): Converting(0.17, 0, -0.1, 0),
-    ("bf16", "tt"): Converting(0.1, 0, -0.05, 0.2), ("i8_i32", "nt"): Converting(0.9, -4, 0, 0.4),
-    ("i8_i32", "tn"): Converting(0, 0, 0, 0.39), ("i8_i32", "tt"): Converting(0, 0, 0, 0.2),
+    ("f16", "nn"): Converting(0.027, -1.1, 0.01, -0.045), ("f16", "nt"): Converting(0.525, -17.2, 0.17, 0.014),
+    ("f16", "tn", 16): Converting(0.029, -1.2, -0.21, -0.044),
+    ("f16", "tn", 32): Converting(0.106, -14.5, 0.03, -0.139),
+    ("f16", "tt", 16): Converting(0.02, -8.5, -0.09, 0.001), ("f16", "tt", 32): Converting(0.008, -2, 0.02, 0),
+    ("bf16", "nt"): Converting(0.2, 0, 0, 0.6, STEPS), ("bf16", "tn"): Converting(0.17, 0, -0.1, 0, STEPS),
+    ("bf16", "tt"): Converting(0.1, 0, -0.05, 0.2, STEPS), ("i8_i32", "nt"): Converting(0.9, -4, 0, 0.4, STEPS),
+    ("i8_i32", "tn"): Converting(0, 0, 0, 0.39, STEPS), ("i8_i32", "tt"): Converting(0, 0, 0, 0.2, STEPS),
 }  # fmt: skip
-STEPS = 256  # of halves and of what has dot products; int8 and bool tt of 512 steps 3.4 (2 x 6), 1.9 (64 x 2)
 BEFORE = 100
 # In stacks of those that have dot products gemm's begin an item with less, by layouts (i8_i32 32 x 3 x 8 (100) nt 0.65,
 # bf16 0.81, 32 x 32 x 2 (100) nt 0.82, 32 x 32 x 8 (100) tt 0.77, 32 x 3 x 40 (100) tt 0.85).
 BEFORE_ITEM = {"nt": 45, "tt": 60}
 
 
-def converts_for_less(problem: Problem, tier: registry.Isa, dots: bool = False) -> bool:
+def converts_for_less(problem: Problem, tier: registry.Isa, dots: bool = False) -> bool | None:
     """Say whether small's kernels, which convert operands as they load them, are better than gemm's, which pack them.
 
-    `dots` says that the CPU has dot products for the type, in a family of their own.
+    None where other rules say.  `dots` says that the CPU has dot products for the type, in a family of their own.
 
     Examples
     --------
@@ -66,11 +75,10 @@ def converts_for_less(problem: Problem, tier: registry.Isa, dots: bool = False) 
     """
     row, m, k = problem.row, problem.m, problem.k
     # (Results of another type are converted alike.)
-    found = CONVERTING.get((registry.packing(row), problem.layout))
-    if found is None or (k > STEPS and (row.group > 1 or not row.exact)):
-        return False
-    if problem.layout == "nn" and problem.batch == 1:
-        return False
+    kind = (registry.packing(row), problem.layout)
+    found = CONVERTING.get(kind) or CONVERTING.get((*kind, tier.registers))
+    if found is None or k > found.steps:
+        return None
     vectors = m * -(-problem.n // registry.lanes(row, tier))
     more = vectors * (k * found.step + found.vector) + m * k * found.number_a + problem.n * k * found.number_b
     return more < (BEFORE_ITEM.get(problem.layout, BEFORE) if dots and problem.batch > 1 else BEFORE)

@@ -17,9 +17,6 @@ Measured on Zen 5 (AVX-512, one thread, f32 unless said), as the speed of gemm's
 * up to 32 rows, all of k at a time, B in L2 or L3 (`bench/sweep.py` with these shapes): 10 x 300 x 300 1.07, f64
   1.13, int32 1.13; 12 x 800 x 800 1.15, f64 1.1; 14 x 700 x 700 1.15, f64 1.14, int32 1.17; 13 x 512 x 512 f64 1.25;
   14 x 1024 x 512 f64 1.15; but 12 x 4096 x 1000 0.85, f64 0.64, and of more panels than one int32 9 x 2048 x 512 0.51;
-* float16 converted where it is used, up to 96 rows: 9 x 2048 x 512 1.53, 10 x 300 x 300 1.47, 11 x 256 x 1024 1.7,
-  13 x 512 x 512 1.47, 14 x 1024 x 512 1.5, 12 x 4096 x 1000 2.3; above still 1.03 to 1.04 (128 x 512 x 512, 97 x 512 x
-  512), but 32 x 2560 x 2560 0.91;
 * int32 and int64 follow the rules of floats: stacks of 8^3 2.9 and 1.5, 16^3 1.2 and 1.14, 262144 x 2 x 2 with A
   transposed 6.7, 100000 x 4 x 4 4.4 and 2.5, 6 x 800 x 800 1.1, 100000 x 16 x 16 1.35 and 1.15; int16 8^3 1.55,
   100000 x 4 x 4 1.85, 100000 x 16 x 16 1.2;
@@ -104,7 +101,7 @@ class Limits(NamedTuple):
     products.
     """
 
-    cube: int
+    cube: int = 0
     dots: int = 0
     short: int = 0
     flat: Mapping[int, int] = {}
@@ -190,24 +187,19 @@ STACK_STEPS, STACK_L3 = 16, 5 / 8
 FLAT_STEPS = 512
 PIECE_CYCLES = 3  # of a row of C, for each tile that it is written in (494 x 64 x 8, 6x64 times 14x32 1.25)
 LINE_STEPS = 16  # of k that a line of A has
-# Times gemm's kernels: stacks of 8^3 f16 2.6, i8 3.1, bool 3.0, of 16^3 1.3, 1.5, 1.9, of 64^3 1.08, 0.84, 0.81, beside
-# dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2, 12^3 0.8; 800 x 800 by 4, 8, 16, 32 steps f16 1.6, 1.4, 1.2, 1.1,
-# bool 1.6, 1.4, 1.2, i8 1.4, 1.1, 0.9; 8 x 800 x 512 f16 1.5, i8 1.0; 100000 x 4 x 4 f16 2.9, i8 3.4, bf16 0.7;
-# i8_i32 100000 x 16 x 2 1.7, x 3 1.3, x 4 0.9.
+# Of what `conversions` does not say.  Times gemm's kernels: beside dot products bf16 8^3 1.2, 16^3 0.9, i8_i32 8^3 1.2,
+# 12^3 0.8; 100000 x 4 x 4 bf16 0.7; i8_i32 100000 x 16 x 2 1.7, x 3 1.3, x 4 0.9.
 # With 16 registers numbers of A take two more instructions each, and halves of B are widened again for every tile (AVX2
-# on Zen 4, gemm's times these: f16 24 x 512 x 512 0.93, 32 x 128 x 384 0.99, 48 x 128 x 384 1.06, 96 x 512 x 512 1.17;
-# bf16 24 x 64 x 64 1.0, 32 x 128 x 384 1.02, 40 x 128 x 384 1.13, 48 x 128 x 384 1.13, 96 x 128 x 384 1.15).
+# on Zen 4, gemm's times these: bf16 24 x 64 x 64 1.0, 32 x 128 x 384 1.02, 40 x 128 x 384 1.13, 48 x 128 x 384 1.13, 96
+# x 128 x 384 1.15).
 HALVES = Limits(64, 8, 32, {16: 32, 32: 96}, shared=4, turned=4, low=8)
 CONVERTED = {
-    "f16": HALVES, "f16_f32": HALVES, "bf16": HALVES, "bf16_f32": HALVES,
-    "i8": Limits(24, 0, 8, turned=16, low=8), "bool": Limits(32, 0, 16, turned=8, low=8),
-    "i8_i32": Limits(16, 8, 0, brief=3, shared=8, turned=4),
+    "f16": Limits(turned=4), "f16_f32": Limits(turned=4), "i8": Limits(turned=16), "bool": Limits(turned=8),
+    "bf16": HALVES, "bf16_f32": HALVES, "i8_i32": Limits(16, 8, 0, brief=3, shared=8, turned=4),
 }
-# Of few rows (`low`), times gemm's, Zen 4, one thread, AVX-512, k = 16, 64, 128, 300, 1000, single products: bool 4 x
-# 100 2.4 2.1 2.2 2.2 1.7, 8 x 200 1.2 1.4 1.4 1.4 1.3, 16 x 100 1.8 1.6 1.3 1.1 0.9, i8 4 x 100 1.7 1.5 1.6 1.4 1.4, 8
-# x 200 1.7 1.3 1.3 1.2 1.2, 16 x 100 1.5 1.2 1.1 1.1 1.0, f16 4 x 16 1.4 1.2 1.4 1.4 1.2; stacks: bool 2 x 2 1.0 2.8
-# 2.4 2.5 2.4, 8 x 8 1.0 1.3 1.1 1.1 1.0, i8 2 x 64 3.2 1.8 1.5 2.2 1.5, 8 x 8 1.0 1.2 1.1 1.0 1.0, f16 2 x 8 - - 1.9
-# 1.7 1.3, 8 x 32 - - 1.7 1.3 1.2, 8 x 4 - - 0.9 0.9 0.8; AVX2 bool 1.0 to 2.9, i8 0.9 to 4.4, f16 1.0 to 3.5.
+# Of few rows (`low`), halves, measured with float16, times gemm's, Zen 4, one thread, AVX-512, k = 16, 64, 128, 300,
+# 1000: 4 x 16 1.4 1.2 1.4 1.4 1.2; stacks 2 x 8 - - 1.9 1.7 1.3, 8 x 32 - - 1.7 1.3 1.2, 8 x 4 - - 0.9 0.9 0.8; AVX2
+# 1.0 to 3.5.
 LOW_COLUMNS = 16
 # Single rows by matrices of a stack, converted, which gemv widens first: steps up to which these are better, and of one
 # column (Zen 4, one thread, times gemv's, AVX-512, k = 2, 8, 16, 32, 64: i8 by 8 columns 9.9 5.1 3.1 1.9 1.3, by 100
@@ -335,7 +327,8 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return m > 1 and k <= max(NO_MULTIPLY_STEPS, two)
     columns = 2 * registry.lanes(problem.row, tier)
     if problem.row.converts:
-        if conversions.converts_for_less(problem, tier, dots):
+        less = conversions.converts_for_less(problem, tier, dots)
+        if less:
             return True
         if shares_vectors(problem, tier):
             # (times dot products of A turned over: 262144 x 2 x 2 50, 20000 x 8 x 8 3.3, 10000 x 2 x 500 2.5, but
@@ -343,9 +336,11 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
             return problem.batch == 1 and (n <= FEW_COLUMNS or k <= SMALL)
         if _shared(problem, tier, dots):
             return True
+        if less is False and not dots:
+            return False
         limits = CONVERTED[problem.dtype]
         short_dots = dots and m * -(-n // registry.lanes(problem.row, tier)) * k <= DOTS_WORK
-        low = problem.row.exact or m <= limits.low // 2 or n >= LOW_COLUMNS or tier.registers == 16
+        low = m <= limits.low // 2 or n >= LOW_COLUMNS or tier.registers == 16
         if problem.layout[1] == "n" and not dots and m <= limits.low and low:
             return True
         if problem.layout[1] != "n" or short_dots or max(m, n, k) <= (limits.dots if dots else limits.cube):
