@@ -60,7 +60,7 @@ RULES = [
     (Problem("f32", 8, 16, 512, batch=100, threads=2), "small", "batch"),
     (Problem("f32", 8, 16, 513, batch=100), "gemm", "n"),
     (Problem("f32", 8, 16, 512, batch=1000), "gemm", "n"),  # from memory
-    (Problem("f16", 24, 512, 512), "small", "n"),  # converted where it is used
+    (Problem("f16", 16, 512, 512), "small", "n"),  # converted where it is used
     (Problem("f32", 200, 300, 300), "gemm", "n"),
     (Problem("f32", 300, 300, 100), "small", "n"),  # few steps of k, C in a cache
     (Problem("f32", 300, 256, 100, batch=4, threads=2), "small", "batch"),
@@ -251,7 +251,7 @@ def test_few_rows_with_few_registers() -> None:
         assert (found.family, min(found.nc, n)) == ("gemv", columns), (name, m, n, k, found)
     # Halves are converted where they are used for so many rows.
     for name, m, tier, family in [("f16", 12, "v3", "small"), ("f16", 33, "v3", "gemm"), ("bf16", 32, "v3", "small"),
-                                  ("f16", 24, "v4", "small"), ("f16", 64, "v4", "gemm"), ("bf16", 33, "v3", "gemm")]:
+                                  ("f16", 16, "v4", "small"), ("f16", 64, "v4", "gemm"), ("bf16", 33, "v3", "gemm")]:
         assert rules.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
 
 
