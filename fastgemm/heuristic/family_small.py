@@ -206,7 +206,9 @@ LOW_COLUMNS = 16
 # 4.5 2.3 1.6 1.4 1.2, by 200 1.3 1.5 1.3 1.1 1.0, bool by 8 8.0 4.2 3.2 2.0 1.5, by 200 4.2 2.8 2.2 1.9 1.5, f16 by 8
 # 9.1 4.6 2.7 1.7 1.1, by 64 5.1 2.5 1.8 1.4 1.3, by 100 1.3 1.4 1.3 1.1 1.1; one column i8 16 7 3.9 1.8 0.9, f16 11 4.9
 # 2.4 1.2 0.6.  AVX2: three vectors i8 1.3 1.2 1.1 1.0 0.95, f16 7 7 3.3 2.4 1.6, four 1.5 1.2 1.1 1.2 0.8).
-ROW_STEPS, COLUMN_STEPS = 64, 32
+# One product, that Python asks for, has fewer steps (`bench/builds.py` over gemv, AVX-512 and AVX2, f16, i8, bool 1 x
+# 10 x 1 1.2, 1.2, 1 x 16 x 8 1.2, 1.1 to 1.2, 1 x 64 x 16 1.2, 1.0 to 1.2, 1 x 24 x 32 1.15 to 1.2, 1.0 to 1.4).
+ROW_STEPS, COLUMN_STEPS, ONE_ROW_STEPS = 64, 32, 32
 # Beside dot products, steps times vectors (i8_i32: 16 steps by 64 columns 1.0, 32 by 16 1.4, by 32 0.9, 64 by 16 1.1).
 DOTS_ROW = 64
 # With 16 registers a part of a vector of bytes is loaded piece by piece (bool by 16 columns 3.0 1.7 1.1 0.9 0.7; i8_i32
@@ -306,14 +308,14 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
     way = stacks.way(problem, tier) or half_narrow.way(problem)
     if way:
         return way in measured.OF_SMALL
-    if m == 1 and problem.batch > 1 and problem.row.converts:
+    if m == 1 and problem.row.converts and (problem.batch > 1 or n > 1):
         return _converted_rows(problem, tier, dots)
     if n == 1 or (k > MAX_SMALL_K and not _long(problem, tier)):
         return False
     if 1 < m <= registry.DEEP_ROWS and k >= registry.DEEP_STEPS and _is_deep(problem, tier):
         return False
-    if m == 1 and (problem.layout[1] != "n" or problem.row.converts):
-        return False  # (one row that is converted, which gemv widens once)
+    if m == 1 and problem.layout[1] != "n":
+        return False
     if m == 1 and problem.batch == 1:
         return one_row(problem, tier)
     long_row = tier.registers == 16 and problem.row.parts == 1 and n > _row(problem, tier)
@@ -369,7 +371,7 @@ def _takes(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
 
 
 def _converted_rows(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
-    # A stack of single rows by matrices: `ROW_STEPS`.
+    # A single row by its matrix, or a stack of those: `ROW_STEPS`.
     n, k, lanes = problem.n, problem.k, registry.lanes(problem.row, tier)
     if problem.layout[1] != "n":
         # (Times gemv's, AVX-512, k = 2, 4, 8, 16 by 8 columns: i8 3.1 2.5 1.9 1.3, bool 5.9 3.8 2.9 2.0, f16 2.3 1.6
@@ -381,7 +383,8 @@ def _converted_rows(problem: Problem, tier: registry.Isa, dots: bool) -> bool:
         return k <= COLUMN_STEPS
     if dots and k * -(-n // lanes) > DOTS_ROW:
         return False
-    return k <= ROW_STEPS and n <= _row(problem, tier) and not _streams(problem, tier)
+    steps = ROW_STEPS if problem.batch > 1 else ONE_ROW_STEPS
+    return k <= steps and n <= _row(problem, tier) and not _streams(problem, tier)
 
 
 def _flat(problem: Problem, tier: registry.Isa) -> bool:

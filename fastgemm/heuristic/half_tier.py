@@ -79,6 +79,15 @@ QUAD_ROWS, QUAD_STEPS = 128, 64
 # 1.5, every layout; partly filled by few rows or for few steps 0.8: 64 x 8 x 64, 16 x 8 x 1000, 200 x 10 x 20; 300 x 3
 # x 300 0.9, 1000 x 4 x 64 tn 0.88).
 WORD_ROWS, WORD_STEPS = 200, 30
+# Steps of a vector by columns, of halves and of bool, that are converted (long vectors' time over short ones', k = 10,
+# 20, 50, 100, 200, 400, 1000, f16 1 x 30 0.92 1.11 0.99 1.16 1.21 1.31 1.36, 1 x 1000 0.97 1.31 1.31 1.28 1.27 1.26
+# 1.01, 1 x 4096 0.99 1.33 1.32 1.28 1.24 1.24 1.0; bool 1 x 30 0.87 0.82 0.78 0.83 1.03 1.03 1.02, 1 x 1000 0.80 0.73
+# 0.65 0.76 1.28 1.30 1.37).
+COLUMN_STEPS = {"f16": 12, "bool": 128}
+# Bytes of a column of complex doubles from which long vectors are better for a vector by a matrix in L2 (through
+# Python, over short ones, operands that begin 0, 16 and 32 bytes into a line, 1 x 100 x 400 1.48 1.08 1.34, otherwise
+# 1.0; c64 1.23 0.87 1.16).
+COMPLEX_COLUMN = 512
 
 
 def halves(problem: Problem, half: registry.Isa) -> bool:
@@ -110,6 +119,9 @@ def _vector(problem: Problem, half: registry.Isa) -> bool:
         return size * problem.batch >= far_bytes() and ROW_BYTES <= row_b <= LONG_ROW
     # (Which have no multiply of 64 bits: int64 1 x 208 x 512 2.0 of long vectors, 1 x 4 x 244 1.8, 1 x 351 x 281 1.8.)
     if registry.accumulators(problem.row, half) > problem.row.parts:
+        return False
+    doubles = problem.row.parts > 1 and problem.row.real_bytes == 8
+    if doubles and problem.k * problem.row.itemsize >= COMPLEX_COLUMN and size <= cpu.caches().l2:
         return False
     return not cpu.caches().l3 * 3 // 8 <= size * problem.batch < far_bytes() and not reach_l2(problem)
 
@@ -160,6 +172,9 @@ def _matrix(problem: Problem, half: registry.Isa) -> bool:
 
 def _converted(problem: Problem, half: registry.Isa) -> bool:
     # (float16 232 x 8 x 232 1.6, 8 x 8 x 8 (1000) tn 1.75, 1000 x 4 x 64 0.93.)
+    kind = registry.packing(problem.row)
+    if problem.m == 1 and kind in COLUMN_STEPS:
+        return problem.layout[1] == "t" and problem.k >= COLUMN_STEPS[kind]
     if problem.row.exact:
         return _words(problem, half)
     return problem.row.name == "f16" and problem.m > 1 and problem.n > 4 and _partial(problem, half)
