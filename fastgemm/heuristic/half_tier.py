@@ -78,7 +78,15 @@ QUAD_ROWS, QUAD_STEPS = 128, 64
 # x 100 1.6, 5000 x 10 1.4, 8 x 1000 1.5, by 8 columns 232 x 232 1.57, 20000 x 50 1.5, by 4 1000 x 64 2.7, int8 1.2 to
 # 1.5, every layout; partly filled by few rows or for few steps 0.8: 64 x 8 x 64, 16 x 8 x 1000, 200 x 10 x 20; 300 x 3
 # x 300 0.9, 1000 x 4 x 64 tn 0.88).
-WORD_ROWS, WORD_STEPS = 200, 30
+# Stacks of 50 by 16 columns, 4, 16 and 64 rows, k = 2, 8, 16, 32, 64, 128: i8 nn 1.0 to 1.1, 1.25 to 1.45, 1.4, 1.4,
+# 1.45, 1.4 to 1.6, nt 1.0 to 1.1, 1.2 to 1.35, 1.2 to 1.4, 1.2 to 1.45, 1.1 to 1.4, 1.1, i16 nn 1.0 to 1.1, 1.3, 1.4,
+# 1.5, 1.65, 1.5 to 1.9, nt 0.8 to 0.9, 0.35 to 1.1, 1.6, 1.3 to 1.7, 1.3 to 1.8, 1.15; others 0.4 to 1.2.
+WORD_ROWS, WORD_STEPS, WORD_ITEM_STEPS = 200, 30, {"n": 8, "t": 12}
+# Steps of halves by 16 columns, and by 17 to 24, which long vectors widen in two halves (stacks of 50 and single
+# ones, 4 to 64 rows, k = 2, 8, 16, 32, 64, nn, 16 columns 0.9 to 1.1, 1.0 to 1.3, 1.1 to 1.4, 1.25 to 1.5, 1.0 to
+# 1.5, 20 columns 0.7 to 0.9, 1.0 to 1.1, 1.1 to 1.2, 1.2 to 1.35, 1.0 to 1.4, nt 16 columns 0.8 to 1.05, 0.5 to 1.1,
+# 1.1 to 1.3, 0.9 to 1.2, 1.05 to 1.15; 13, 28, 32, 40, 64 columns 0.5 to 1.1).
+HALF_STEPS = {"n": 8, "t": 12}
 # Steps of a vector by columns, of halves and of bool, that are converted (long vectors' time over short ones', k = 10,
 # 20, 50, 100, 200, 400, 1000, f16 1 x 30 0.92 1.11 0.99 1.16 1.21 1.31 1.36, 1 x 1000 0.97 1.31 1.31 1.28 1.27 1.26
 # 1.01, 1 x 4096 0.99 1.33 1.32 1.28 1.24 1.24 1.0; bool 1 x 30 0.87 0.82 0.78 0.83 1.03 1.03 1.02, 1 x 1000 0.80 0.73
@@ -177,7 +185,12 @@ def _converted(problem: Problem, half: registry.Isa) -> bool:
         return problem.layout[1] == "t" and problem.k >= COLUMN_STEPS[kind]
     if problem.row.exact:
         return _words(problem, half)
-    return problem.row.name == "f16" and problem.m > 1 and problem.n > 4 and _partial(problem, half)
+    if kind != "f16" or problem.n <= 4:
+        return False
+    lanes = registry.lanes(problem.row, half)
+    if problem.n == 2 * lanes or 2 * lanes < problem.n < FULL * lanes:
+        return problem.k >= HALF_STEPS[problem.layout[1]]
+    return _partial(problem, half)
 
 
 def _far(problem: Problem) -> bool:
@@ -210,8 +223,10 @@ def _far_items(problem: Problem) -> bool:
 def _words(problem: Problem, half: registry.Isa) -> bool:
     # 16 bits a number, by columns of which long vectors are half empty
     m, n, lanes = problem.m, problem.n, registry.lanes(problem.row, half)
-    if problem.row.real_bytes != 2 or problem.batch > 1 or m == 1 or n > lanes:
+    if problem.row.real_bytes != 2 or m == 1 or n > lanes:
         return False
+    if problem.batch > 1:
+        return n == lanes and problem.k >= WORD_ITEM_STEPS[problem.layout[1]]
     least = 4 if problem.layout[0] == "n" else 5
     return n == lanes or (n >= least and m >= WORD_ROWS and problem.k >= WORD_STEPS)
 
