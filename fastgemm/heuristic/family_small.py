@@ -250,8 +250,11 @@ def _tiles(problem: Problem, tier: registry.Isa) -> list[tuple[int, int]]:
     # Few steps do not pay for the ends of a tall tile (AVX2 on Zen 4, one thread, 12x8 times 6x16, f32 4000 x 8 x 16
     # 0.94, x 32 0.98, x 64 1.03, x 200 1.04, 5504 x 8 x 4 0.85, 100 x 8 x 100 1.16; f64 4000 x 4 x 32 0.95, 100 x 4 x
     # 100 1.2).
+    # Nor do complex doubles of one vector (AVX-512, 7x8 over 3x16, k = 1, 3, 16, 64, 400 x 3 (50), 100 x 4 1.34 1.22
+    # 1.02 1.01).
     vector, short = registry.lanes(problem.row, tier), problem.k < TALL_STEPS
-    return [(mr, nr) for mr, nr in strides.tiles(problem, tier) if nr > vector or not short]
+    low = tier.registers > 16 and problem.row.parts > 1 and problem.row.real_bytes == 8 and problem.n <= vector
+    return [(mr, nr) for mr, nr in strides.tiles(problem, tier) if nr > vector or not (short or low)]
 
 
 def one_row(problem: Problem, tier: registry.Isa) -> bool:
@@ -432,6 +435,8 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     wide = 2 * problem.n > registry.lanes(problem.row, tier) and problem.layout[1] == "n"
     if near and wide and problem.m <= FLAT and problem.k <= FLAT_STEPS and bytes_b <= caches.l2 // 2:
         return True
+    if near and problem.layout[0] == "t" and problem.k <= STEPS and _complex_vector(problem, tier):
+        return True
     paged = row_b % 4096 == 0 and (problem.k > PAGED_STEPS or problem.m * row_b > caches.l2)
     stacked = problem.batch > 1 and problem.k * problem.row.parts <= STACK_STEPS and not paged
     if stacked and problem.streamed <= STACK_L3 * caches.l3:
@@ -448,6 +453,15 @@ def _short(problem: Problem, tier: registry.Isa) -> bool:
     if tier.registers == 16 and more and not (_copies_few(tier) and spread(problem)):
         steps = MORE_STEPS
     return problem.k <= BRIEF or (problem.k <= steps and several)
+
+
+def _complex_vector(problem: Problem, tier: registry.Isa) -> bool:
+    # One vector of complex columns, full where there are few registers, by A's columns (times gemm's, Zen 4, one
+    # thread, 70 to 1000 rows, k = 32, 64, 100, 128: c64 tn 2 to 4 columns 1.05 to 1.18, 1.0 to 1.1, 1.0 to 1.08,
+    # 0.95 to 1.1, 6 and 8 columns 1.01 to 1.06, c128 1.01 to 1.15; stacks of 20 tt of 10, 16 steps 1.1 to 1.45;
+    # AVX2, full vectors, 1.05 to 1.3, others 0.9 to 1.1; more than L3 / 3 0.6 to 0.95).
+    lanes = registry.lanes(problem.row, tier)
+    return problem.row.parts > 1 and (problem.n == lanes or (problem.n < lanes and tier.registers > 16))
 
 
 def _beaten(problem: Problem, tier: registry.Isa) -> bool:
