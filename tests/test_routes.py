@@ -23,7 +23,7 @@ from oracle import integers
 import fastgemm
 from fastgemm import cpu, database, dispatch, kernels, registry
 from fastgemm.cpu import _caches
-from fastgemm.heuristic import packed_b, packing, rules, strides
+from fastgemm.heuristic import family_strips, packed_b, packing, rules, strides
 from fastgemm.problem import LAYOUTS, MAX_BYTES_K, PACKED, Config, Problem, Record
 
 TIERS = [tier.name for tier in kernels.runnable()]
@@ -253,6 +253,33 @@ def test_few_rows_with_few_registers() -> None:
     for name, m, tier, family in [("f16", 12, "v3", "small"), ("f16", 33, "v3", "gemm"), ("bf16", 32, "v3", "small"),
                                   ("f16", 16, "v4", "small"), ("f16", 64, "v4", "gemm"), ("bf16", 33, "v3", "gemm")]:
         assert rules.config(Problem(name, m, 512, 512), registry.isa(tier)).family == family, (name, m, tier)
+
+
+@pytest.mark.usefixtures("usual_caches")
+@pytest.mark.parametrize(
+    ("name", "taken", "left"),
+    [
+        (
+            "bf16",
+            [(1, 64, 64), (1, 3000, 1000), (2, 64, 64), (2, 24, 256), (2, 128, 32), (4, 200, 32), (5, 128, 128),
+             (6, 256, 64)],
+            [(1, 63, 64), (1, 64, 63), (1, 2048, 512), (1, 5000, 8000), (2, 24, 255), (4, 24, 512), (4, 199, 32),
+             (6, 128, 64), (6, 127, 512), (8, 128, 512), (9, 512, 512)],
+        ),
+        (
+            "i8_i32",
+            [(1, 2048, 512), (1, 5000, 8000), (2, 80, 64), (4, 64, 64), (4, 96, 64), (6, 128, 256), (8, 256, 256)],
+            [(2, 24, 512), (3, 80, 512), (6, 128, 255), (8, 128, 512), (8, 256, 255)],
+        ),
+    ],
+)  # fmt: skip
+def test_few_rows_by_a_matrix_in_place(name: str, taken: list[tuple[int, ...]], left: list[tuple[int, ...]]) -> None:
+    """Which rows, columns and steps dot products read B as it lies for."""
+    family, tier = {"bf16": "bf16", "i8_i32": "vnni"}[name], registry.isa("v4")
+    for shape in taken + left:
+        found = family_strips.config(Problem(name, *shape), tier, family)
+        assert (found is not None) == (shape in taken), shape
+        assert found is None or (found.family, found.pack) == (family, "none")
 
 
 @pytest.mark.usefixtures("usual_caches")

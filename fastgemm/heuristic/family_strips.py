@@ -29,9 +29,27 @@ from .costs import TEAM_BYTES, TEAM_FLOPS, whole_items
 from .ways import far_bytes
 
 FEW_ROWS = 4
-LEAST_STEPS, LEAST_COLUMNS = 64, 128  # of k and of n, for so many rows
-MORE_STEPS, MORE_COLUMNS = 256, 256  # for more; of steps of two bytes each half as many
-ROW_STEPS, ROW_COLUMNS = 64, 64  # for one
+# Steps and columns for so many rows, and for more: of steps as many bytes, and rows up to which half of either is
+# enough beside as many of the other.  (Zen 4, one thread, times what copies B, k = 32, 64, 128, 256, 512, 1000, bf16
+# 2 rows by 64 columns - 1.1 1.2 1.5 1.5 1.5, by 100 1.1 1.0 1.5 1.5 1.5 1.6, by 200 1.6 1.1 1.1 1.1 1.1 1.1, 4 rows
+# by 64 0.9 1.0 1.4 1.5 1.6 1.4, by 100 0.9 0.9 1.3 1.4 1.4 1.4, by 200 1.2, 5 rows by 128 0.8 0.9 1.1 1.3 1.15 1.15,
+# by 256 1.0 1.14, 6 rows by 128 0.8 0.9 1.0 1.07 1.05 1.04, by 256 0.9 1.0, 8 rows by 128 0.7 0.8 0.9 0.9 0.8 0.8;
+# i8_i32 2 rows by 64 - 1.06 1.2 1.4 1.3 1.4, by 200 1.4, 4 rows by 64 0.7 0.84 1.0 1.2 1.1 1.3, by 80, a quarter of
+# the second vector, 0.65 0.7 0.76 0.85 0.9 0.94, by 100 0.7 0.84 1.0 1.1 1.2 1.2, by 200 1.0, 5 rows by 128 0.7 0.9
+# 1.06 1.2 1.25 1.24, by 256 1.0 1.1 1.3, 6 rows by 128 0.7 0.8 0.9 1.05 1.1 1.1, by 256 0.85 1.0 1.13, 8 rows by 128
+# 0.6 to 1.0.)
+LEAST_STEPS, LEAST_COLUMNS, BRIEF_STEPS, BRIEF_COLUMNS = 64, 64, 32, {2: 128, 3: 200, 4: 200}
+MORE_STEPS, MORE_COLUMNS, MORE_ROWS = 256, 256, 6
+# Fewer columns of halves by two rows, and their steps (24, 32 and 48 columns of 256, 512, 1000 steps 1.04 to 1.44; 4
+# rows 0.9 to 1.3).
+HALVES_COLUMNS, HALVES_STEPS = 24, 256
+# Columns of bytes that leave most of their second vector empty, by more than two rows.
+EMPTY_COLUMNS = range(65, 96)
+# For one.  Of halves whose rows do not lie whole pages apart, in a cache (Zen 4, one thread, times gemv's, k = 32,
+# 64, 256, 1000, 3000, 64 columns 0.96 1.4 1.4 1.7 1.75, 256 1.2 1.4 1.5 1.6 1.45, 1000 1.2 1.55 1.6 1.4 1.3, 3000 -
+# 1.5 1.45 1.25 1.4; 2048 - 0.7 0.65 0.65 0.7, 4096 - 0.7 0.6 1.0 0.9; 5000 x 8000 0.8, stacks of 50 of more than L3
+# 0.6 to 1.1).
+ROW_STEPS, ROW_COLUMNS, PAGE = 64, 64, 4096
 STREAM_STEPS, STREAM_COLUMNS = 64, 256  # of other types
 STREAM_BYTES = 1 << 16
 # Strips: what a pass reads of B and what is fetched meanwhile, and the sums, fill so much of L1, in whole 128 columns
@@ -112,11 +130,19 @@ def _far(problem: Problem) -> bool:
 def _takes(problem: Problem) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     if m == 1:
-        # One row of halves is summed in float32, as exactly as it can be, at the speed of memory.
-        return row.exact and k >= ROW_STEPS and n >= ROW_COLUMNS
+        row_b = n * row.stored_bytes
+        near = problem.batch * k * row_b <= cpu.caches().l3 // 2 and row_b % PAGE
+        return k >= ROW_STEPS and n >= ROW_COLUMNS and (row.exact or bool(near))
     if m <= FEW_ROWS:
-        return k >= LEAST_STEPS and n >= LEAST_COLUMNS
-    return k * row.stored_bytes >= MORE_STEPS and n >= MORE_COLUMNS
+        if m == 2 and not row.exact and k >= HALVES_STEPS and n >= HALVES_COLUMNS:
+            return True
+        if m > 2 and row.exact and n in EMPTY_COLUMNS:
+            return False
+        return n >= LEAST_COLUMNS and k >= (BRIEF_STEPS if n >= BRIEF_COLUMNS[m] else LEAST_STEPS)
+    steps = k * row.stored_bytes
+    if m <= MORE_ROWS and max(steps / MORE_STEPS, n / MORE_COLUMNS) >= 1:
+        return 2 * steps >= MORE_STEPS and 2 * n >= MORE_COLUMNS
+    return steps >= MORE_STEPS and n >= MORE_COLUMNS
 
 
 def _strip(problem: Problem, tier: registry.Isa, dots: bool) -> int:
