@@ -68,6 +68,7 @@ RULES = [
     (Problem("f32", 10_000, 600, 32), "gemm", "n"),  # C in memory
     (Problem("f32", 200, 16, 100), "gemm", "n"),
     (Problem("f32", 200, 100, 32, layout="nt"), "small", "n"),
+    (Problem("f32", 622, 49, 163, layout="tt", threads=2), "gemm", "m"),  # threads meet in one line, not in every row's
     (Problem("f32", 2, 512, 512, threads=2), "gemv", "n"),  # strips
     (Problem("f32", 2, 256, 20_000, threads=2), "gemv", "k"),
     (Problem("f32", 1, 64, 1000), "small", "n"),  # a row of C in registers

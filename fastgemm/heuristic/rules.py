@@ -55,6 +55,12 @@ FAR_ROW = 25             # cycles: 32 x 50176 x 144, panels of 2 vectors 3.8 ms,
 SHORT_ROW = 1024         # bytes of a row of B beside which a tall tile of adjacent rows of A gains
 DENSE_ROW = 512          # bytes of a row of B, in whole lines, up to which it lies as densely as a packed panel
 
+# Cycles of a row of C whose columns two threads write: where they meet they write one line, which goes from core to
+# core (Zen 4, two threads, us by columns, by rows, one thread: bf16 nt 412 x 256 x 7 51 16 11, x 32 58 22 32, x 64 67
+# 36 61, 1000 x 256 x 16 84 31 42, 200 x 400 x 16 14 17 16, i8_i32 nt 412 x 256 x 7 36 15 14, f32 nt 412 x 256 x 7 71
+# 10 15, 400 x 400 x 32 52 55 95; 400 x 400 x 300 450 437 853).
+SHARED_LINE = 350
+
 # The fewest steps of k for a thread, where threads share k, and bytes of a column from which sharing them pays for
 # adding up (f32, time with k shared over time with n shared, k = 128, 256, 512, 1024, 2048: n = 1024 1.39 1.34 0.94
 # 0.89 0.83, 3072 1.70 1.40 1.21 1.13 0.90, 8192 1.48 1.26 1.10 0.98 1.03; f64 1024 1.38 1.09 0.94 0.82, 4096 1.16 1.0
@@ -288,7 +294,11 @@ def _cost(problem: Problem, tier: registry.Isa, mr: int, nr: int, pack: str, spl
         moved += traffic * CYCLES_A_BYTE
     if split == "k":
         moved += m * vectors * (threads + 1)
-    return items * (cycles + moved) + (TEAM_CYCLES if threads > 1 else 0)
+    spent = items * (cycles + moved)
+    # (Of a stack one item is cut.)
+    if split == "n" and threads > 1:
+        spent = max(spent, m * SHARED_LINE)
+    return spent + (TEAM_CYCLES if threads > 1 else 0)
 
 
 def steps_of(problem: Problem, config: Config) -> int:
