@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from .. import cpu, registry
 from ..problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
+from . import stacks
 from .costs import TEAM_BYTES, TEAM_FLOPS, whole_items
 from .ways import far_bytes
 
@@ -130,9 +131,12 @@ def _far(problem: Problem) -> bool:
 def _takes(problem: Problem) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     if m == 1:
+        if k < ROW_STEPS or n < ROW_COLUMNS or row.exact:
+            return k >= ROW_STEPS and n >= ROW_COLUMNS
+        if problem.batch > 1 and max(n, k) <= stacks.LONGEST:
+            return False  # (which are measured)
         row_b = n * row.stored_bytes
-        near = problem.batch * k * row_b <= cpu.caches().l3 // 2 and row_b % PAGE
-        return k >= ROW_STEPS and n >= ROW_COLUMNS and (row.exact or bool(near))
+        return problem.batch * k * row_b <= cpu.caches().l3 // 2 and row_b % PAGE > 0
     if m <= FEW_ROWS:
         if m == 2 and not row.exact and k >= HALVES_STEPS and n >= HALVES_COLUMNS:
             return True
