@@ -1,7 +1,7 @@
 """A vector by a matrix: the kernels' contracts met, a chunk at a time where an operand or the store needs more."""
 
 from fastgemm.driver.abi cimport GEMV_CHUNK, gemv_t, kernels_t, store_t
-from fastgemm.driver.structs cimport call_t, far_b, plan_t, reach_b
+from fastgemm.driver.structs cimport LINE, call_t, far_b, plan_t, reach_b
 
 
 cdef void conjugate(char* numbers, Py_ssize_t count, int size) noexcept nogil:
@@ -20,6 +20,18 @@ cdef inline gemv_t gemv_kernel(const plan_t* plan, const call_t* call) noexcept 
     if call.rs_b == t.part if plan.n == 1 else call.cs_b != t.part:
         return t.gemv_columns
     return t.gemv_narrow if plan.n * t.part <= t.length else t.gemv_rows
+
+
+cdef Py_ssize_t at_line(const plan_t* plan, const call_t* call, Py_ssize_t column) noexcept nogil:
+    # Where a piece begins that would begin at a column.  Kernels that add rows of B to C pass over it again and again:
+    # two threads that share a line of it send it to and fro (Zen 4, f32, C begins 16 bytes into a line, two threads
+    # before, now, one thread, us: 1 x 500 x 500 17 9 12, 1 x 600 x 400 14 9 10).  The others keep the groups of columns
+    # that decide their bits.
+    cdef const kernels_t* t = plan.kernels
+    cdef Py_ssize_t size = t.part * (t.real_bytes if plan.raw else t.c_bytes)
+    if column <= 0 or column >= plan.n or call.cs_c != t.part or gemv_kernel(plan, call) == t.gemv_columns:
+        return min(column, plan.n)
+    return max(0, column - (<Py_ssize_t>call.c + column * size & (LINE - 1)) // size)
 
 
 cdef bint gemv_of_stack(const plan_t* plan, call_t* call, Py_ssize_t items) noexcept nogil:

@@ -3,7 +3,7 @@
 from libc.string cimport memchr, memset
 
 from fastgemm.driver.abi cimport epilogue_t, kernels_t, offset_t, spread_t, store_t
-from fastgemm.driver._gemv cimport gemv, gemv_of_stack
+from fastgemm.driver._gemv cimport at_line, gemv, gemv_of_stack
 from fastgemm.driver._loops cimport blocked, macrokernel, takes_whole, whole
 from fastgemm.driver._strips cimport strips
 from fastgemm.driver._dots cimport dots, dots_of_stack
@@ -56,8 +56,7 @@ cdef void rectangle(
     # Units first : last of one product, or of several that share B.
     cdef Py_ssize_t row0 = 0, row1 = plan.m, vec0 = 0, vec1 = plan.width
     if plan.family == FAMILY_GEMV and not plan.strips:
-        first, last = first * plan.unit, last * plan.unit
-        gemv(plan, call, first, plan.n if last > plan.n else last, space)
+        gemv(plan, call, at_line(plan, call, first * plan.unit), at_line(plan, call, last * plan.unit), space)
         return
     if plan.split == SPLIT_M:
         row0, row1 = first, last
