@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import dtype_of, integers
+from oracle import dtype_of, integers, normal
 
 import fastgemm
 from fastgemm import kernels, registry
 from fastgemm.heuristic import costs, packed_b, rules
+from fastgemm.plan import Plan
 from fastgemm.problem import PACKED, Config, Problem, as_called
 
 PLAIN = ("nn", "nt", "tn", "tt")
@@ -111,3 +112,31 @@ def test_answers_of_stacks_that_are_cut(name: str, turned: int) -> None:
             with fastgemm.threads(threads):
                 got = fastgemm.matmul(a, b)
             assert np.array_equal(got, want), (name, m, n, k, threads)
+
+
+@pytest.mark.parametrize("tier", kernels.runnable(), ids=lambda tier: tier.name)
+@pytest.mark.parametrize("name", ["f32", "f64", "c128", "i16", "f16", "bool"])
+def test_a_vector_is_shared_by_lines_of_the_output(name: str, tier: registry.Isa) -> None:
+    """Wherever the output begins in a line, and however little each thread has: the bits of one thread."""
+    if not registry.supported(registry.dtype(name), tier) or not registry.computes("gemv", registry.dtype(name)):
+        pytest.skip("no such kernels")
+    kernels.load(tier.name)
+    dtype = dtype_of(registry.dtype(name).numpy)
+    size = dtype.itemsize
+    numbers = normal if name in ("f32", "f64", "c128") else integers
+    shapes = ((1, 9, "nn"), (5, 30, "nn"), (37, 20, "nn"), (100, 33, "nn"), (999, 17, "nn"), (333, 40, "nt"))
+    for n, k, layout in shapes:
+        problem = as_called(Problem(name, 1, n, k, 1, layout, 1))
+        a, b = numbers((1, k), dtype), numbers((k, n) if layout == "nn" else (n, k), dtype, 1)
+        b = b if layout == "nn" else b.T
+        alone = Plan(problem, Config("gemv", tier.name)).run(a, b)
+        assert np.allclose(alone, np.matmul(a, b), rtol=1e-4, atol=1e-4)
+        for threads, begin in ((2, 0), (2, 16), (3, 4), (3, 48), (4, 60)):
+            memory = np.zeros(n * size + 128, np.uint8)
+            first = -memory.ctypes.data % 64 + begin // size * size
+            out = memory[first : first + n * size].view(dtype).reshape(1, n)
+            config = Config("gemv", tier.name, split="n", threads=threads)
+            Plan(replace(problem, threads=threads), config).run(a, b, out)
+            assert np.array_equal(out, alone), (n, k, threads, begin)
+            assert not memory[:first].any(), "written before it"
+            assert not memory[first + n * size :].any(), "written behind it"

@@ -23,10 +23,10 @@ cdef inline gemv_t gemv_kernel(const plan_t* plan, const call_t* call) noexcept 
 
 
 cdef Py_ssize_t at_line(const plan_t* plan, const call_t* call, Py_ssize_t column) noexcept nogil:
-    # Where a piece begins that would begin at a column.  Kernels that add rows of B to C pass over it again and again:
-    # two threads that share a line of it send it to and fro (Zen 4, f32, C begins 16 bytes into a line, two threads
-    # before, now, one thread, us: 1 x 500 x 500 17 9 12, 1 x 600 x 400 14 9 10).  The others keep the groups of columns
-    # that decide their bits.
+    # Where a piece begins that would begin at a column.  Kernels that add rows of B to C pass over it again and
+    # again: two threads that share a line of it send it to and fro (Zen 4, two threads, `bench/builds.py --reuse-out
+    # --begin 32` over shared lines, f32 1 x 500 x 500 1.26, 1 x 600 x 400 1.24; `--begin 16` 1 x 2000 x 200 1.43, f64
+    # 1 x 1000 x 300 1.54; the others 0.96 to 1.18).  Other kernels keep the groups of columns that decide their bits.
     cdef const kernels_t* t = plan.kernels
     cdef Py_ssize_t size = t.part * (t.real_bytes if plan.raw else t.c_bytes)
     if column <= 0 or column >= plan.n or call.cs_c != t.part or gemv_kernel(plan, call) == t.gemv_columns:
