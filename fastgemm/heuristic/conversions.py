@@ -38,7 +38,7 @@ STEPS = 256
 # 240`, which were not fitted, before and now, AVX-512, AVX2: f16 nn 1.019 1.015, 1.006 1.004, nt 1.023 1.035, 1.003
 # 1.000, tn 1.064 1.238, 1.014 1.000, tt 1.053 1.109, 1.012 1.001, i8 nn 1.027 1.030, 1.003 1.003, bool nn 1.033 1.023,
 # 1.009 1.018.)
-CONVERTING: dict[tuple[str, ...] | tuple[str, str, int], Converting] = {
+CONVERTING: dict[tuple[str | int, ...], Converting] = {
     ("i8", "nn"): Converting(0.158, -3.5, 0.03, -0.055), ("bool", "nn"): Converting(0.025, -0.4, 0, -0.007),
     ("i8", "nt"): Converting(0.48, -7.8, 0, 0.01), ("i8", "tn"): Converting(0.1, -2.7, -0.49, -0.04),
     ("i8", "tt"): Converting(0.06, -1.4, -0.27, -0.01), ("bool", "nt"): Converting(0.32, -5.7, 0, -0.16),

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from .. import cpu, registry
 from ..problem import MAX_BLOCK, MAX_PARTIAL, Config, Problem
-from . import stacks
+from . import stacks, strides
 from .costs import TEAM_BYTES, TEAM_FLOPS, whole_items
 from .ways import far_bytes
 
@@ -50,7 +50,7 @@ EMPTY_COLUMNS = range(65, 96)
 # 64, 256, 1000, 3000, 64 columns 0.96 1.4 1.4 1.7 1.75, 256 1.2 1.4 1.5 1.6 1.45, 1000 1.2 1.55 1.6 1.4 1.3, 3000 -
 # 1.5 1.45 1.25 1.4; 2048 - 0.7 0.65 0.65 0.7, 4096 - 0.7 0.6 1.0 0.9; 5000 x 8000 0.8, stacks of 50 of more than L3
 # 0.6 to 1.1).
-ROW_STEPS, ROW_COLUMNS, PAGE = 64, 64, 4096
+ROW_STEPS, ROW_COLUMNS = 64, 64
 STREAM_STEPS, STREAM_COLUMNS = 64, 256  # of other types
 STREAM_BYTES = 1 << 16
 # Strips: what a pass reads of B and what is fetched meanwhile, and the sums, fill so much of L1, in whole 128 columns
@@ -131,12 +131,14 @@ def _far(problem: Problem) -> bool:
 def _takes(problem: Problem) -> bool:
     m, n, k, row = problem.m, problem.n, problem.k, problem.row
     if m == 1:
-        if k < ROW_STEPS or n < ROW_COLUMNS or row.exact:
-            return k >= ROW_STEPS and n >= ROW_COLUMNS
+        if k < ROW_STEPS or n < ROW_COLUMNS:
+            return False
+        if row.exact:
+            return True
         if problem.batch > 1 and max(n, k) <= stacks.LONGEST:
             return False  # (which are measured)
         row_b = n * row.stored_bytes
-        return problem.batch * k * row_b <= cpu.caches().l3 // 2 and row_b % PAGE > 0
+        return problem.batch * k * row_b <= cpu.caches().l3 // 2 and row_b % strides.PAGE > 0
     if m <= FEW_ROWS:
         if m == 2 and not row.exact and k >= HALVES_STEPS and n >= HALVES_COLUMNS:
             return True

@@ -188,7 +188,7 @@ def _converted(problem: Problem, half: registry.Isa) -> bool:
     if kind != "f16" or problem.n <= 4:
         return False
     lanes = registry.lanes(problem.row, half)
-    if problem.n == 2 * lanes or 2 * lanes < problem.n < FULL * lanes:
+    if 2 * lanes <= problem.n < FULL * lanes:
         return problem.k >= HALF_STEPS[problem.layout[1]]
     return _partial(problem, half)
 

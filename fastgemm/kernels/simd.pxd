@@ -58,12 +58,19 @@ cdef extern from *:
     #define FG_HIGH_8(o, a, b) FG_SHUFFLE(o, a, b, 4, 12, 5, 13, 6, 14, 7, 15)
     #define FG_LOW_16(o, a, b) FG_SHUFFLE(o, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
     #define FG_HIGH_16(o, a, b) FG_SHUFFLE(o, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+    /* And of pairs of lanes: a0 a1 b0 b1 ... */
+    #define FG_LOW_4_PAIRS(o, a, b) FG_SHUFFLE(o, a, b, 0, 1, 4, 5)
+    #define FG_HIGH_4_PAIRS(o, a, b) FG_SHUFFLE(o, a, b, 2, 3, 6, 7)
+    #define FG_LOW_8_PAIRS(o, a, b) FG_SHUFFLE(o, a, b, 0, 1, 8, 9, 2, 3, 10, 11)
+    #define FG_HIGH_8_PAIRS(o, a, b) FG_SHUFFLE(o, a, b, 4, 5, 12, 13, 6, 7, 14, 15)
     #if FASTGEMM_VECTOR_BYTES == 64
     #define FG_32(shuffle) shuffle##_16
     #define FG_64(shuffle) shuffle##_8
+    #define FG_128(shuffle) shuffle##_8_PAIRS
     #elif FASTGEMM_VECTOR_BYTES == 32
     #define FG_32(shuffle) shuffle##_8
     #define FG_64(shuffle) shuffle##_4
+    #define FG_128(shuffle) shuffle##_4_PAIRS
     #else
     #define FG_32(shuffle) shuffle##_4
     #define FG_64(shuffle) shuffle##_2

@@ -14,8 +14,10 @@ cdef extern from *:
     #define FASTGEMM_TRANSPOSE
     typedef unsigned int turned_4 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(1), may_alias));
     typedef unsigned long long turned_8 __attribute__((vector_size(FASTGEMM_VECTOR_BYTES), aligned(1), may_alias));
-    /* n vectors, a power of two, zipped until they are the numbers of N columns, n each, one after the other. */
-    #define FASTGEMM_TURN(S, LANES, F, R) \\
+    typedef turned_8 turned_16;
+    /* Units of S bytes, so many lanes each: n vectors, a power of two, zipped until they are the numbers of N columns,
+       n each, one after the other. */
+    #define FASTGEMM_TURN(S, UNIT, LANES, F, R) \\
     static inline __attribute__((always_inline)) void turn_##S(const int n, turned_##S *v) { \\
         turned_##S w[16]; \\
         _Pragma("GCC unroll 4") \\
@@ -47,13 +49,14 @@ cdef extern from *:
         _Pragma("GCC unroll 16") \\
         for (int i = 0; i < N; i++) { \\
             const char *column = (const char *)b + (i < columns ? i : columns - 1) * from; \\
-            v[i] = (turned_##S)part_##R((const F *)column, steps); \\
+            v[i] = (turned_##S)part_##R((const F *)column, UNIT * steps); \\
         } \\
         turn_##S(N, v); \\
         _Pragma("GCC unroll 16") \\
         for (int i = 0; i < N; i++) \\
             if (i < steps) *(turned_##S *)((char *)out + i * to) = v[i]; \\
-    } \\
+    }
+    #define FASTGEMM_TURN_ALL(S, F, R) \\
     static inline __attribute__((always_inline)) void transpose_few_##S( \\
             const int n, Py_ssize_t rows, Py_ssize_t columns, const F *from, Py_ssize_t gap, F *out) { \\
         enum { N = FASTGEMM_VECTOR_BYTES / S }; \\
@@ -106,51 +109,12 @@ cdef extern from *:
             } \\
         } \\
     }
-    FASTGEMM_TURN(4, FG_32, float, f32)
-    FASTGEMM_TURN(8, FG_64, double, f64)
+    FASTGEMM_TURN(4, 1, FG_32, float, f32)
+    FASTGEMM_TURN(8, 1, FG_64, double, f64)
+    FASTGEMM_TURN_ALL(4, float, f32)
+    FASTGEMM_TURN_ALL(8, double, f64)
     #if FASTGEMM_VECTOR_BYTES >= 32
-    #if FASTGEMM_VECTOR_BYTES == 64
-    #define FG_PAIRS_LOW(a, b) FG_SHUFFLE(turned_8, a, b, 0, 1, 8, 9, 2, 3, 10, 11)
-    #define FG_PAIRS_HIGH(a, b) FG_SHUFFLE(turned_8, a, b, 4, 5, 12, 13, 6, 7, 14, 15)
-    #else
-    #define FG_PAIRS_LOW(a, b) FG_SHUFFLE(turned_8, a, b, 0, 1, 4, 5)
-    #define FG_PAIRS_HIGH(a, b) FG_SHUFFLE(turned_8, a, b, 2, 3, 6, 7)
-    #endif
-    static inline __attribute__((always_inline)) void turn_16(turned_8 *v, void *out, Py_ssize_t to, int rows) {
-        enum { N = FASTGEMM_VECTOR_BYTES / 16 };
-        turned_8 w[N];
-        _Pragma("GCC unroll 2")
-        for (int left = N; left > 1; left /= 2) {
-            _Pragma("GCC unroll 2")
-            for (int i = 0; i < N / 2; i++) {
-                w[2 * i] = FG_PAIRS_LOW(v[i], v[i + N / 2]);
-                w[2 * i + 1] = FG_PAIRS_HIGH(v[i], v[i + N / 2]);
-            }
-            _Pragma("GCC unroll 4")
-            for (int i = 0; i < N; i++) v[i] = w[i];
-        }
-        _Pragma("GCC unroll 4")
-        for (int i = 0; i < N; i++)
-            if (i < rows) *(turned_8 *)((char *)out + i * to) = v[i];
-    }
-    static inline void transpose_16(const void *b, Py_ssize_t from, void *out, Py_ssize_t to) {
-        enum { N = FASTGEMM_VECTOR_BYTES / 16 };
-        turned_8 v[N];
-        _Pragma("GCC unroll 4")
-        for (int i = 0; i < N; i++) v[i] = *(const turned_8 *)((const char *)b + i * from);
-        turn_16(v, out, to, N);
-    }
-    static inline void transpose_part_16(int columns, int steps, const void *b, Py_ssize_t from,
-                                         void *out, Py_ssize_t to) {
-        enum { N = FASTGEMM_VECTOR_BYTES / 16 };
-        turned_8 v[N];
-        _Pragma("GCC unroll 4")
-        for (int i = 0; i < N; i++) {
-            const char *column = (const char *)b + (i < columns ? i : columns - 1) * from;
-            v[i] = (turned_8)part_f64((const double *)column, 2 * steps);
-        }
-        turn_16(v, out, to, steps);
-    }
+    FASTGEMM_TURN(16, 2, FG_128, double, f64)
     #endif
     #endif
     """
